@@ -87,12 +87,12 @@ pub enum Fault {
         /// The message of git or of the engine.
         what: String,
     },
-    /// The git remote rejected the push.
+    /// The git remote rejected the push, or the engine refused the call.
     #[error("the remote `{remote}` refused: {what}")]
     RemoteRefused {
-        /// The name of the remote.
+        /// The name of the remote, or the address of the engine.
         remote: String,
-        /// The remote's message.
+        /// The message of the remote.
         what: String,
     },
     /// The receiver of an export does not accept the events.

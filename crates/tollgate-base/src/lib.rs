@@ -4,6 +4,7 @@
 //! Programs depend on `tollgate`, which re-exports what they need.
 
 pub mod audit;
+pub mod authorities;
 pub mod boot_clock;
 pub mod digest;
 pub mod error;

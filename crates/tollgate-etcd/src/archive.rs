@@ -195,8 +195,7 @@ impl Inside {
 
     fn delete_lines(&self, lines: &[LineAt]) -> Result<()> {
         for some in lines.chunks(ACTS) {
-            let success = some.iter().map(|line| Act::delete(&line.key)).collect();
-            self.called(self.client.txn(&Txn { success, ..Txn::default() }))?;
+            self.act(some.iter().map(|line| Act::delete(&line.key)).collect())?;
         }
         Ok(())
     }

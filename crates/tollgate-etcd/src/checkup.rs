@@ -12,10 +12,11 @@ use tollgate_base::visible::plain;
 use tollgate_vault::checkup::Finding;
 
 use crate::archive::{HELD_BACK, KEEP, LAST_FAULT};
-use crate::client::{CallError, MEMBERS, NodeReport};
+use crate::client::{CallError, MEMBERS};
 use crate::failed::{Failed, Tried};
 use crate::inside::Inside;
-use crate::message::{Act, KeyValue, MembersAnswer, Range, Txn};
+use crate::message::{Act, KeyValue, MembersAnswer, Range};
+use crate::node_report::{NodeReport, each_node};
 use crate::readers::LedgerReader;
 
 /// Above this difference, times in the ledger, pauses and due times are misleading. Who owns a task does not depend on it.
@@ -29,7 +30,7 @@ const MIB: i64 = 1 << 20;
 impl Inside {
     /// All checks. If the engine cannot be reached or has a version that is not used, the others are left out.
     pub(crate) fn look_for_problems(&self) -> Result<Vec<Finding>> {
-        let nodes = self.client.each_node();
+        let nodes = each_node(&self.client);
         let answering = nodes.iter().filter(|(_, report)| report.is_ok()).count();
         // Most of them decide; the others are missed only when another one fails.
         let are_enough = 2 * answering > nodes.len();
@@ -77,7 +78,7 @@ impl Inside {
         let written = random_id().and_then(|id| {
             let key = self.layout.probe(&id);
             for act in [Act::put(&key, b"?"), Act::delete(&key)] {
-                self.called(self.client.txn(&Txn { success: vec![act], ..Txn::default() }))?;
+                self.act(vec![act])?;
             }
             self.check_format()
         });
@@ -180,7 +181,7 @@ fn node_findings(node: &str, report: Tried<NodeReport>, are_enough: bool) -> Vec
             "check the user, the password and the client certificate, or the settings of the node",
         ),
         Err(failed) => (
-            format!("the node `{node}` does not answer: {}", failed.text()),
+            format!("the node `{node}` does not answer as it should: {}", failed.text()),
             "start it, or check the address and the network",
         ),
     };

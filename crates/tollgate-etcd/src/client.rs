@@ -18,18 +18,18 @@ use tollgate_base::error::{Fault, Result};
 use ureq::unversioned::transport::DefaultConnector;
 
 use crate::addresses::NodeAddresses;
-use crate::failed::{Failed, Tried, code, lost, may_pass, said, unsent};
+use crate::failed::{Failed, Tried, code, is_too_large, lost, may_pass, said, unsent};
 use crate::message::{
     LeaseAnswer, MembersAnswer, Range, RangeAnswer, Streamed, TokenAnswer, Txn, TxnAnswer, VersionAnswer,
     encoded,
 };
 use crate::tls::{Login, tls};
 use crate::url::EtcdUrl;
-use crate::version::{needs_others, risk_with_login, wrong_version};
+use crate::version::{needs_others, wrong_version};
 
 /// How long one node may take before another is asked. Longer than an election, so that a healthy node has time to wait for
 /// the new leader, and short enough that a node that hangs costs little.
-const PER_NODE: Duration = Duration::from_millis(1500);
+pub(crate) const PER_NODE: Duration = Duration::from_millis(1500);
 
 /// The pause after no node has answered.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -40,8 +40,9 @@ const SILENCE: Duration = Duration::from_secs(5);
 /// How long a watch lasts before it is made again, elsewhere if need be: a node that was cut off from the others says nothing.
 pub(crate) const WATCH: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 10 });
 
-/// More than the largest answer: a page of a thousand texts.
-const MAX_ANSWER: u64 = 1 << 31;
+/// The longest answer that is read. The longest that tollgate asks for is a page of 250 tasks with 1.25 MiB each, and base64 makes
+/// that 417 MiB. A page of the ledger has more lines, but usually half a kilobyte in each.
+pub(crate) const MAX_ANSWER: u64 = 512 << 20;
 
 /// What to do if the database of etcd has reached its quota.
 const MAKE_ROOM: &str =
@@ -64,25 +65,23 @@ pub(crate) const MEMBERS: &str = "/v3/cluster/member/list";
 impl CallError {
     /// As a fault of the engine at this address.
     pub(crate) fn fault(self, shown: &str) -> Fault {
-        match self {
-            Self::Unsent(fault) | Self::Unanswered(fault) => fault,
-            Self::Refused { code: code::DENIED | code::UNAUTHENTICATED, message } => {
-                Fault::RemoteRefused { remote: shown.to_owned(), what: message }
+        let what = match self {
+            Self::Unsent(fault) | Self::Unanswered(fault) => return fault,
+            // What is too large now is too large later. Everything else may be allowed one day.
+            Self::Refused { message, .. } if is_too_large(&message) => {
+                return Fault::invalid(format!("`{shown}` answered: {message}"));
             }
-            Self::Refused { message, .. } if message.contains("user name is empty") => Fault::RemoteRefused {
-                remote: shown.to_owned(),
-                what: "it wants a user: set `TOLLGATE_STORE_USER` and `TOLLGATE_STORE_PASSWORD`, or for the other store of a \
-                       copy `TOLLGATE_COPY_USER` and `TOLLGATE_COPY_PASSWORD`"
-                    .to_owned(),
-            },
-            Self::Refused { message, .. } if message.contains("CommonName") => Fault::RemoteRefused {
-                remote: shown.to_owned(),
-                what: format!(
-                    "it wants a login, and then it takes only a client certificate without a CommonName ({message})"
-                ),
-            },
-            Self::Refused { message, .. } => Fault::invalid(format!("`{shown}` answered: {message}")),
-        }
+            Self::Refused { message, .. } if message.contains("user name is empty") => {
+                "it wants a user: set `TOLLGATE_STORE_USER` and `TOLLGATE_STORE_PASSWORD`, or for the other store of a \
+                 copy `TOLLGATE_COPY_USER` and `TOLLGATE_COPY_PASSWORD`"
+                    .to_owned()
+            }
+            Self::Refused { message, .. } if message.contains("CommonName") => format!(
+                "it wants a login, and then it takes only a client certificate without a CommonName ({message})"
+            ),
+            Self::Refused { message, .. } => message,
+        };
+        Fault::RemoteRefused { remote: shown.to_owned(), what }
     }
 
     pub(crate) fn is_lease_gone(&self) -> bool {
@@ -105,7 +104,7 @@ pub(crate) struct Client {
     nodes: Vec<Node>,
     /// The node that answered last.
     current: AtomicUsize,
-    login: Option<Login>,
+    pub(crate) login: Option<Login>,
     token: Mutex<Option<String>>,
     /// Whether the password of the login crosses a network without encryption.
     pub(crate) tells_password: bool,
@@ -293,14 +292,25 @@ impl Client {
         let token = self.token(number, over)?;
         let left = left_until(over)?;
         let limits = RequestLimits { answer: left, whole: Some(left), begin: left.min(begin) };
-        let mut answer = self.post(number, path, body, token.as_deref(), limits)?;
+        self.ask(number, path, body, token.as_deref(), limits)
+    }
+
+    /// One request, and the whole answer.
+    pub(crate) fn ask<T: DeserializeOwned>(
+        &self,
+        number: usize,
+        path: &str,
+        body: &[u8],
+        token: Option<&str>,
+        limits: RequestLimits,
+    ) -> Tried<T> {
+        let mut answer = self.post(number, path, body, token, limits)?;
         let text = answer.body_mut().with_config().limit(MAX_ANSWER).read_to_vec();
         let text = text.map_err(|error| Failed::Lost(error.to_string()))?;
-        if !answer.status().is_success() {
-            return Err(said(answer.status().as_u16(), &text));
+        match answer.status().is_success() {
+            true => understood(&text),
+            false => Err(said(answer.status().as_u16(), &text)),
         }
-        serde_json::from_slice(&text)
-            .map_err(|error| Failed::Lost(format!("its answer cannot be read: {error}")))
     }
 
     fn post(
@@ -329,7 +339,7 @@ impl Client {
     }
 
     /// The token of our login on the nodes; `None` without a login.
-    fn token(&self, number: usize, over: Instant) -> Tried<Option<String>> {
+    pub(crate) fn token(&self, number: usize, over: Instant) -> Tried<Option<String>> {
         let Some(login) = &self.login else { return Ok(None) };
         let known = self.token.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if known.is_some() {
@@ -339,18 +349,14 @@ impl Client {
         // call could end late.
         let body = json!({ "name": login.user, "password": login.password }).to_string();
         let limits = RequestLimits::all(left_until(over)?.min(PER_NODE));
-        let mut answer = self.post(number, "/v3/auth/authenticate", body.as_bytes(), None, limits)?;
-        let text = answer.body_mut().read_to_vec().map_err(|error| Failed::Lost(error.to_string()))?;
-        if !answer.status().is_success() {
-            // Nothing but the login was sent.
-            return Err(match said(answer.status().as_u16(), &text) {
-                Failed::Said { code: code::INVALID_ARGUMENT, message } => {
-                    Failed::Said { code: code::DENIED, message }
-                }
-                failed => failed,
-            });
-        }
-        let TokenAnswer { token } = serde_json::from_slice(&text).unwrap_or_default();
+        let answer = self.ask(number, "/v3/auth/authenticate", body.as_bytes(), None, limits);
+        // Nothing but the login was sent.
+        let TokenAnswer { token } = answer.map_err(|failed| match unsent(failed) {
+            Failed::Said { code: code::INVALID_ARGUMENT, message } => {
+                Failed::Said { code: code::DENIED, message }
+            }
+            failed => failed,
+        })?;
         *self.token.lock().unwrap_or_else(PoisonError::into_inner) = Some(token.clone());
         Ok(Some(token))
     }
@@ -361,7 +367,7 @@ impl Client {
         if node.checked.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let version = self.version(number, left_until(over)?.min(PER_NODE))?;
+        let (version, _) = self.version(number, left_until(over)?.min(PER_NODE))?;
         let is_alone = needs_others(&version) && self.members(number, over)? == 1;
         if let Some(why) = wrong_version(&version, is_alone) {
             return Err(Failed::Said { code: code::PRECONDITION, message: format!("{}: {why}", node.base) });
@@ -370,36 +376,28 @@ impl Client {
         Ok(())
     }
 
-    fn version(&self, number: usize, limit: Duration) -> Tried<String> {
-        let text = self.get(number, "/version", limit)?.0;
-        let read: VersionAnswer = serde_json::from_slice(&text).unwrap_or_default();
-        Ok(read.etcdserver)
-    }
-
     /// How many members the cluster of this node has.
-    fn members(&self, number: usize, over: Instant) -> Tried<usize> {
+    pub(crate) fn members(&self, number: usize, over: Instant) -> Tried<usize> {
         let token = self.token(number, over)?;
         let limits = RequestLimits::all(left_until(over)?.min(PER_NODE));
-        let mut answer = self.post(number, MEMBERS, b"{}", token.as_deref(), limits).map_err(unsent)?;
-        let text = answer.body_mut().read_to_vec().map_err(|error| Failed::Unsent(error.to_string()))?;
-        if !answer.status().is_success() {
-            return Err(said(answer.status().as_u16(), &text));
-        }
         let read: MembersAnswer =
-            serde_json::from_slice(&text).map_err(|error| Failed::Unsent(error.to_string()))?;
+            self.ask(number, MEMBERS, b"{}", token.as_deref(), limits).map_err(unsent)?;
         // A learner does not vote, so it does not help.
         Ok(read.members.iter().filter(|member| member["isLearner"] != true).count())
     }
 
-    /// The body and the date of a plain page. Nothing is changed by it.
-    fn get(&self, number: usize, path: &str, limit: Duration) -> Tried<(Vec<u8>, Option<String>)> {
-        let request = self.agent.get(format!("{}{path}", self.nodes[number].base));
-        let unsent = |error: ureq::Error| Failed::Unsent(error.to_string());
-        let mut answer = request.config().timeout_global(Some(limit)).build().call().map_err(unsent)?;
+    /// The version and the date of a node. Nothing is changed by asking for them.
+    pub(crate) fn version(&self, number: usize, limit: Duration) -> Tried<(String, Option<String>)> {
+        let request = self.agent.get(format!("{}/version", self.nodes[number].base));
+        let failed = |error: ureq::Error| Failed::Unsent(error.to_string());
+        let mut answer = request.config().timeout_global(Some(limit)).build().call().map_err(failed)?;
         let date = answer.headers().get("date").and_then(|date| date.to_str().ok()).map(str::to_owned);
-        let text = answer.body_mut().read_to_vec().map_err(unsent)?;
+        let text = answer.body_mut().read_to_vec().map_err(failed)?;
         match answer.status().as_u16() {
-            200..300 => Ok((text, date)),
+            200..300 => {
+                let VersionAnswer { etcdserver } = understood(&text).map_err(unsent)?;
+                Ok((etcdserver, date))
+            }
             // It may be better soon, and no call was sent yet.
             status @ 500.. => Err(Failed::Unsent(said(status, &text).text())),
             status => Err(said(status, &text)),
@@ -456,49 +454,15 @@ impl Client {
         let _ = self.current.compare_exchange(number, next, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// What each node says about itself, for a checkup: its address, and its version, status and date.
-    pub(crate) fn each_node(&self) -> Vec<(String, Tried<NodeReport>)> {
-        let look = |number: usize| -> Tried<NodeReport> {
-            let (text, date) = self.get(number, "/version", PER_NODE)?;
-            let asked = jiff::Timestamp::now();
-            let version: VersionAnswer = serde_json::from_slice(&text).unwrap_or_default();
-            let soon = || Instant::now() + PER_NODE;
-            let token = self.token(number, soon())?;
-            let is_alone = needs_others(&version.etcdserver) && self.members(number, soon())? == 1;
-            let wrong_version = wrong_version(&version.etcdserver, is_alone);
-            let (path, limits) = ("/v3/maintenance/status", RequestLimits::all(PER_NODE));
-            let mut answer = self.post(number, path, b"{}", token.as_deref(), limits)?;
-            let text = answer.body_mut().read_to_vec().map_err(|error| Failed::Lost(error.to_string()))?;
-            if !answer.status().is_success() {
-                return Err(said(answer.status().as_u16(), &text));
-            }
-            let status = serde_json::from_slice(&text).map_err(|error| Failed::Lost(error.to_string()))?;
-            let version = version.etcdserver;
-            let login_risk = self.login.as_ref().and_then(|_| risk_with_login(&version));
-            Ok(NodeReport { version, wrong_version, login_risk, status, date, asked })
-        };
-        let numbered = self.nodes.iter().enumerate();
-        numbered.map(|(number, node)| (node.base.clone(), look(number))).collect()
+    /// The addresses of the nodes, in the order of their numbers.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = &str> {
+        self.nodes.iter().map(|node| &*node.base)
     }
-}
-
-/// What a node says about itself.
-pub(crate) struct NodeReport {
-    pub(crate) version: String,
-    /// Why its version cannot be used.
-    pub(crate) wrong_version: Option<String>,
-    /// What can happen with its version because we have a login.
-    pub(crate) login_risk: Option<String>,
-    pub(crate) status: crate::message::StatusAnswer,
-    /// Its clock, as in HTTP.
-    pub(crate) date: Option<String>,
-    /// Ours at that moment.
-    pub(crate) asked: jiff::Timestamp,
 }
 
 /// How long a request may take.
 #[derive(Clone, Copy)]
-struct RequestLimits {
+pub(crate) struct RequestLimits {
     /// Until the node begins to answer.
     begin: Duration,
     /// Until the answer is complete.
@@ -508,9 +472,14 @@ struct RequestLimits {
 }
 
 impl RequestLimits {
-    fn all(limit: Duration) -> Self {
+    pub(crate) fn all(limit: Duration) -> Self {
         Self { begin: limit, answer: limit, whole: Some(limit) }
     }
+}
+
+/// What an answer says. A proxy may answer with a page of its own.
+fn understood<T: DeserializeOwned>(text: &[u8]) -> Tried<T> {
+    serde_json::from_slice(text).map_err(|error| Failed::Lost(format!("its answer cannot be read: {error}")))
 }
 
 /// The time until then. A failure if there is none, because the HTTP library would wait for a second.

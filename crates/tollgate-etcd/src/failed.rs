@@ -73,6 +73,12 @@ pub(crate) fn may_pass(code: i64, message: &str) -> bool {
     }
 }
 
+/// Whether etcd, or gRPC below it, does not take a request because of its size.
+pub(crate) fn is_too_large(message: &str) -> bool {
+    let message = message.to_ascii_lowercase();
+    ["too large", "larger than max"].iter().any(|words| message.contains(words))
+}
+
 pub(crate) fn said(status: u16, text: &[u8]) -> Failed {
     let read: ErrorAnswer = serde_json::from_slice(text).unwrap_or_default();
     let message = [read.message, read.error].into_iter().find(|text| !text.is_empty());

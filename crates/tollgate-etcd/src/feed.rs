@@ -1,26 +1,27 @@
 //! Keeps the view up to date: one look at everything, then a watch from there on.
 //!
 //! A watch that ends is made again from the last revision that the view has, so nothing is missed. If the engine has
-//! forgotten that revision (it was compacted), everything is looked at again. The thread ends when the store is dropped. Every
-//! process that lives for a while has it, so it also sees to it that old lines of the ledger are archived.
+//! forgotten that revision (it was compacted), or too much has happened since, everything is looked at again. The thread ends when
+//! the store is dropped. Every process that lives for a while has it, so it also sees to it that old lines of the ledger are
+//! archived.
 
-use std::io::BufRead;
+use std::io::{BufRead, Read};
 use std::sync::{Arc, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tollgate_base::error::{Fault, Result};
+use tollgate_base::error::{At, Fault, Result};
 use tollgate_vault::State;
 use tollgate_vault::store::{Hint, TaskSummary};
 
-use crate::client::WATCH;
+use crate::client::{MAX_ANSWER, WATCH};
 use crate::inside::Inside;
 use crate::message::{Range, Streamed, WatchAnswer};
 use crate::named::CachedTask;
 use crate::view::View;
 
-/// How many keys are read at once. An answer must arrive by the deadline of a call, also if the texts are long.
-pub(crate) const PAGE: usize = 250;
+/// The longest line of a watch. etcd tells up to 1000 revisions in one line to a process that is behind; pages are shorter.
+const MAX_LINE: u64 = if cfg!(test) { 8 << 20 } else { MAX_ANSWER };
 
 /// The pauses between tries to watch, the first and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
@@ -29,43 +30,38 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_
 pub(crate) fn load(inside: &Inside) -> Result<View> {
     let mut view: Option<View> = None;
     for prefix in [inside.layout.open_tasks(), inside.layout.owners()] {
-        let mut range = Range { limit: PAGE, ..Range::all(&prefix) };
-        loop {
-            // All pages show the same moment.
-            range.revision = view.as_ref().map_or(0, |view| view.revision);
-            let answer = inside.called(inside.client.range(&range))?;
+        let revision = view.as_ref().map_or(0, |view| view.revision);
+        inside.each_page(Range { revision, ..Range::all(&prefix) }, |answer, next| {
             let view = view.get_or_insert_with(|| View::new(answer.header.revision));
+            // All pages show the same moment.
+            next.revision = view.revision;
             // Nobody is told what has been there before.
             answer.kvs.iter().for_each(|kv| view.put(&inside.layout, kv, &mut Vec::new()));
-            match answer.kvs.last().filter(|_| answer.more) {
-                Some(last) => range.from = [&last.key[..], &[0]].concat(),
-                None => break,
-            }
-        }
+            Ok(())
+        })?;
     }
     view.ok_or_else(|| Fault::invalid("the engine answered nothing"))
 }
 
 /// Final tasks, which are not in the view.
 pub(crate) fn scan_final(inside: &Inside, state: State) -> Result<Vec<TaskSummary>> {
-    let mut range = Range { limit: PAGE, ..Range::all(&inside.layout.final_tasks()) };
     let mut tasks = Vec::new();
-    loop {
-        let answer = inside.called(inside.client.range(&range))?;
-        let last = answer.kvs.last().filter(|_| answer.more).map(|last| last.key.clone());
+    inside.each_page(Range::all(&inside.layout.final_tasks()), |answer, _| {
         let found = answer.kvs.iter().filter_map(|kv| CachedTask::new(&inside.layout, kv, usize::MAX));
         tasks.extend(found.filter(|task| task.slot.state() == state).map(|task| task.summary()));
-        match last {
-            Some(last) => range.from = [&last[..], &[0]].concat(),
-            None => return Ok(tasks),
-        }
-    }
+        Ok(())
+    })?;
+    Ok(tasks)
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<()> {
+    thread::Builder::new().name(name.to_owned()).spawn(run).map(drop).at("start the thread", name)
 }
 
 /// Starts the thread that feeds the view of this store.
-pub(crate) fn start(inside: &Arc<Inside>) {
+pub(crate) fn start(inside: &Arc<Inside>) -> Result<()> {
     let inside = Arc::downgrade(inside);
-    thread::spawn(move || feed(&inside));
+    spawn("tollgate-feed", move || feed(&inside))
 }
 
 /// Looks again and again until the engine can be reached, for a watch that begins in an outage. The look that succeeds starts the
@@ -74,9 +70,9 @@ pub(crate) fn begin_later(
     inside: &Arc<Inside>,
     watch: u64,
     look: impl Fn(Arc<Inside>) -> Result<()> + Send + 'static,
-) {
+) -> Result<()> {
     let inside = Arc::downgrade(inside);
-    thread::spawn(move || {
+    spawn("tollgate-begin", move || {
         let is_wanted = |inside: &Arc<Inside>| {
             inside.wakes.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&watch)
         };
@@ -89,7 +85,7 @@ pub(crate) fn begin_later(
             thread::sleep(pause);
             pause = (pause * 2).min(PAUSES.1);
         }
-    });
+    })
 }
 
 fn feed(store: &Weak<Inside>) {
@@ -107,7 +103,7 @@ fn feed(store: &Weak<Inside>) {
         let Some(inside) = store.upgrade() else { return };
         match ended {
             WatchEnd::OfItself => pause = PAUSES.0,
-            WatchEnd::Compacted => match load(&inside) {
+            WatchEnd::Behind => match load(&inside) {
                 Ok(view) => inside.replace_view(view),
                 Err(_) => thread::sleep(pause),
             },
@@ -125,8 +121,8 @@ fn feed(store: &Weak<Inside>) {
 enum WatchEnd {
     /// It was time to make it again.
     OfItself,
-    /// The engine has forgotten the revision that it should have begun with.
-    Compacted,
+    /// The engine has forgotten the revision that it should have begun with, or tells more at once than is read.
+    Behind,
     /// The node said so, or is gone.
     Failed,
 }
@@ -136,8 +132,9 @@ fn follow(store: &Weak<Inside>, mut lines: impl BufRead) -> WatchEnd {
     let mut line = Vec::new();
     loop {
         line.clear();
-        match lines.read_until(b'\n', &mut line) {
+        match lines.by_ref().take(MAX_LINE).read_until(b'\n', &mut line) {
             Ok(0) => return WatchEnd::Failed,
+            Ok(read) if read as u64 == MAX_LINE => return WatchEnd::Behind,
             Ok(_) => {}
             // The limit of a watch looks like an error.
             Err(_) if began.elapsed() >= WATCH * 9 / 10 => return WatchEnd::OfItself,
@@ -148,7 +145,7 @@ fn follow(store: &Weak<Inside>, mut lines: impl BufRead) -> WatchEnd {
             return WatchEnd::Failed;
         };
         match (answer.canceled, answer.compact_revision) {
-            (_, 1..) => return WatchEnd::Compacted,
+            (_, 1..) => return WatchEnd::Behind,
             (true, _) => return WatchEnd::Failed,
             (false, _) => {}
         }

@@ -12,7 +12,6 @@ use tollgate_base::name::StepId;
 use tollgate_base::task::TaskName;
 use tollgate_vault::state::Slot;
 
-use crate::feed::PAGE;
 use crate::inside::Inside;
 use crate::layout::{FORMAT, read_slot};
 use crate::message::{Act, Condition, KeyValue, Range, Txn};
@@ -63,17 +62,13 @@ impl Inside {
 
     fn leave_format_1(&self) -> Result<()> {
         while !(self.convert(&self.layout.open_tasks())? & self.convert(&self.layout.final_tasks())?) {}
-        let success = vec![Act::delete(self.layout.converting())];
-        self.called(self.client.txn(&Txn { success, ..Txn::default() }))?;
-        Ok(())
+        self.act(vec![Act::delete(self.layout.converting())]).map(drop)
     }
 
     /// Brings all tasks below a prefix to the format of today. `false` if some have changed in the meantime.
     fn convert(&self, prefix: &str) -> Result<bool> {
-        let mut range = Range { limit: PAGE, ..Range::all(prefix) };
         let mut is_complete = true;
-        loop {
-            let answer = self.called(self.client.range(&range))?;
+        self.each_page(Range::all(prefix), |answer, _| {
             let old: Vec<_> =
                 answer.kvs.iter().filter_map(|kv| Some((kv, format_1(&kv.key[prefix.len()..])?))).collect();
             // No transaction changes two tasks of one name.
@@ -88,11 +83,9 @@ impl Inside {
             for one in others {
                 is_complete &= self.convert_some(prefix, &[one])?;
             }
-            match answer.kvs.last().filter(|_| answer.more) {
-                Some(last) => range.from = [&last.key[..], &[0]].concat(),
-                None => return Ok(is_complete),
-            }
-        }
+            Ok(())
+        })?;
+        Ok(is_complete)
     }
 
     fn convert_some(&self, prefix: &str, tasks: &[&OldTask<'_>]) -> Result<bool> {

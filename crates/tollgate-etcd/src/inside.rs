@@ -3,23 +3,26 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tollgate_base::error::Result;
 use tollgate_base::task::TaskName;
 use tollgate_vault::State;
-use tollgate_vault::event::{Entry, Journal};
+use tollgate_vault::journal_copy::JournalCopy;
 use tollgate_vault::state::Slot;
 use tollgate_vault::store::{Hint, Wake};
 
 use crate::client::{Called, Client};
 use crate::layout::Layout;
 use crate::line_place::LineSums;
-use crate::message::{Act, KeyValue, Txn};
+use crate::message::{Act, KeyValue, Range, RangeAnswer, Txn, TxnAnswer};
 use crate::named::{CachedTask, Named, SeenTask, TextSince};
 use crate::process_lease::ProcessLease;
 use crate::view::View;
+
+/// How many keys are read at once. An answer must arrive by the deadline of a call, also if the texts are long.
+const PAGE: usize = 250;
 
 /// What the store shares with the thread that feeds its view, and with the locks of its claims.
 pub(crate) struct Inside {
@@ -33,7 +36,7 @@ pub(crate) struct Inside {
     pub(crate) archive_at: Mutex<Instant>,
     /// The statement about the archive of another machine at the last look, when that had lines to archive.
     pub(crate) archive_seen: Mutex<Option<i64>>,
-    pub(crate) journal: Option<Arc<dyn Journal>>,
+    pub(crate) journal: JournalCopy,
     pub(crate) view: Mutex<Option<View>>,
     /// Whether the layout in the engine is one that we know.
     pub(crate) is_known: AtomicBool,
@@ -48,6 +51,28 @@ impl Inside {
     /// The answer of a call that changes nothing, or that may be repeated.
     pub(crate) fn called<T>(&self, called: Called<T>) -> Result<T> {
         called.map_err(|error| error.fault(&self.client.shown))
+    }
+
+    /// What comes of these acts, which have no condition.
+    pub(crate) fn act(&self, success: Vec<Act>) -> Result<TxnAnswer> {
+        self.called(self.client.txn(&Txn { success, ..Txn::default() }))
+    }
+
+    /// Looks at all keys of a range, page by page. `look` also gets the range of the next page.
+    pub(crate) fn each_page(
+        &self,
+        range: Range,
+        mut look: impl FnMut(&RangeAnswer, &mut Range) -> Result<()>,
+    ) -> Result<()> {
+        let mut range = Range { limit: PAGE, ..range };
+        loop {
+            let answer = self.called(self.client.range(&range))?;
+            look(&answer, &mut range)?;
+            match answer.kvs.last().filter(|_| answer.more) {
+                Some(last) => range.from = [&last.key[..], &[0]].concat(),
+                None => return Ok(()),
+            }
+        }
     }
 
     /// What the view says, if there is one.
@@ -75,8 +100,8 @@ impl Inside {
 
     /// Everything about one name, from the engine.
     pub(crate) fn ask(&self, name: &TaskName) -> Result<Named> {
-        let success = vec![Act::get_all(&self.layout.opens(name)), Act::get_all(&self.layout.finals(name))];
-        let found = self.called(self.client.txn(&Txn { success, ..Txn::default() }))?;
+        let (open, done) = (self.layout.opens(name), self.layout.finals(name));
+        let found = self.act(vec![Act::get_all(&open), Act::get_all(&done)])?;
         Ok(Named::read(&self.layout, found.found().flatten()))
     }
 
@@ -85,8 +110,7 @@ impl Inside {
         if let Some(text) = self.with_view(|view| view.text(name, slot, seen)).flatten() {
             return Ok(Some(text));
         }
-        let success = vec![Act::get(self.layout.task(name, slot, &seen.id))];
-        let found = self.called(self.client.txn(&Txn { success, ..Txn::default() }))?;
+        let found = self.act(vec![Act::get(self.layout.task(name, slot, &seen.id))])?;
         let task =
             found.found().flatten().next().and_then(|kv| CachedTask::new(&self.layout, &kv, usize::MAX));
         Ok(task.filter(|task| task.seen == *seen && task.slot == *slot).and_then(|task| task.text()))
@@ -100,12 +124,5 @@ impl Inside {
             put.iter().for_each(|kv| view.put(&self.layout, kv, &mut hints));
         });
         self.wake(&hints);
-    }
-
-    /// This machine's own ledger gets a copy. The engine has the line already, so a fault here must not undo the step.
-    pub(crate) fn copy_to_journal(&self, events: &[Entry]) {
-        if let Some(journal) = self.journal.as_ref().filter(|_| !events.is_empty()) {
-            let _ = journal.append(events);
-        }
     }
 }

@@ -39,6 +39,7 @@ mod lines;
 mod liveness;
 mod message;
 mod named;
+mod node_report;
 mod process_lease;
 mod queue;
 mod readers;

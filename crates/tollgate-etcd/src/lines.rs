@@ -45,8 +45,7 @@ impl LineAt {
 impl Inside {
     /// How far the ledger is archived, and the revision of that statement.
     pub(crate) fn archived(&self) -> Result<(i64, Archived)> {
-        let success = vec![Act::get(self.layout.archived())];
-        let found = self.called(self.client.txn(&Txn { success, ..Txn::default() }))?;
+        let found = self.act(vec![Act::get(self.layout.archived())])?;
         match found.found().flatten().next() {
             Some(kv) => Ok((kv.mod_revision, Archived::known(read(&kv.value)?))),
             None => Ok((0, Archived::default())),
@@ -125,19 +124,31 @@ impl Inside {
     /// What each agent's claims add up to. Only what is new since the last time is read.
     pub(crate) fn sum_up(&self) -> Result<BTreeMap<Agent, Tally>> {
         let mut sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
+        if sums.place == LinePlace::default() {
+            // What is archived need not be read, and this process has read nothing yet.
+            self.skip_archived(&mut sums)?;
+        }
         let (events, next) = loop {
             let read = self.read_on(sums.place, usize::MAX)?;
-            let (_, archived) = self.archived()?;
-            if !archived.is_ahead_of(sums.place) {
+            // What was archived in the meantime may be missing in what we read.
+            if !self.skip_archived(&mut sums)? {
                 break read;
             }
-            // What was archived in the meantime may be missing in what we read. Its sum is known.
-            *sums = LineSums { place: archived.place(), tallies: archived.tallies };
         };
         for entry in &events {
             Tally::add_to(&mut sums.tallies, entry.agent.as_ref(), &entry.event);
         }
         sums.place = next;
         Ok(sums.tallies.clone())
+    }
+
+    /// If the archive is ahead of these sums, they become its own, which are stated: whether it was.
+    fn skip_archived(&self, sums: &mut LineSums) -> Result<bool> {
+        let (_, archived) = self.archived()?;
+        let is_ahead = archived.is_ahead_of(sums.place);
+        if is_ahead {
+            *sums = LineSums { place: archived.place(), tallies: archived.tallies };
+        }
+        Ok(is_ahead)
     }
 }

@@ -84,9 +84,7 @@ impl Inside {
 
     /// These keys, as the engine has them at one moment.
     fn keys<const COUNT: usize>(&self, keys: [String; COUNT]) -> Result<[Option<KeyValue>; COUNT]> {
-        let success = keys.iter().map(Act::get).collect();
-        let answer = self.called(self.client.txn(&Txn { success, ..Txn::default() }))?;
-        let mut found = answer.found();
+        let mut found = self.act(keys.iter().map(Act::get).collect())?.found();
         Ok(keys.map(|_| found.next().and_then(|mut kvs| kvs.pop())))
     }
 }

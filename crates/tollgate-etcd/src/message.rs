@@ -145,14 +145,12 @@ pub(crate) struct ErrorAnswer {
     pub(crate) error: String,
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Deserialize)]
 pub(crate) struct TokenAnswer {
     pub(crate) token: String,
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Deserialize)]
 pub(crate) struct VersionAnswer {
     pub(crate) etcdserver: String,
 }

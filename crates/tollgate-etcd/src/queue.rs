@@ -9,7 +9,6 @@ use tollgate_base::error::Result;
 use tollgate_vault::brief::{Brief, UNREADABLE};
 use tollgate_vault::store::QueuePage;
 
-use crate::feed::PAGE;
 use crate::inside::Inside;
 use crate::layout::Layout;
 use crate::message::{Act, Condition, KeyValue, Range, Txn};
@@ -43,8 +42,7 @@ impl Inside {
         };
         let (queue, marks) = (self.layout.queue(), self.layout.marks());
         let marked = Range { limit: MARKS, ..behind(&marks) };
-        let success = vec![Act::get(self.layout.queued()), Act::range(&marked)];
-        let mut found = self.called(self.client.txn(&Txn { success, ..Txn::default() }))?.found();
+        let mut found = self.act(vec![Act::get(self.layout.queued()), Act::range(&marked)])?.found();
         if found.next().is_none_or(|kvs| kvs.is_empty()) {
             return Ok(None);
         }
@@ -66,8 +64,7 @@ impl Inside {
         let keys = self.called(self.client.range(&Range { limit: limit.min(ACTS), ..range }))?.kvs;
         if let Some(last) = marks.last().filter(|_| keys.is_empty()) {
             // An earlier tollgate took these tasks out of the index.
-            let success = marks.iter().map(|mark| Act::delete(&mark.key)).collect();
-            self.called(self.client.txn(&Txn { success, ..Txn::default() }))?;
+            self.act(marks.iter().map(|mark| Act::delete(&mark.key)).collect())?;
             let last = String::from_utf8_lossy(&last.key[self.layout.marks().len()..]).into_owned();
             return self.queue_page(&last, limit);
         }
@@ -78,8 +75,8 @@ impl Inside {
         };
         let listed: Vec<_> =
             keys.into_iter().filter_map(|kv| Some((self.layout.read_queue(&kv.key)?, kv.key))).collect();
-        let success = listed.iter().map(|((name, _), _)| Act::get_all(&self.layout.opens(name))).collect();
-        let answer = self.called(self.client.txn(&Txn { success, ..Txn::default() }))?;
+        let look = |((name, _), _): &_| Act::get_all(&self.layout.opens(name));
+        let answer = self.act(listed.iter().map(look).collect())?;
         let (looked, found) = (answer.header.revision, answer.found());
         let mut page = QueuePage { next: Some(next), ..QueuePage::default() };
         for (((name, slot), key), found) in listed.iter().zip(found) {
@@ -122,19 +119,11 @@ impl Inside {
 
     /// Makes the index of a vault that an earlier tollgate has made.
     fn index_everything(&self) -> Result<()> {
-        let mut range = Range { limit: PAGE, ..Range::all(&self.layout.open_tasks()) };
-        loop {
-            let answer = self.called(self.client.range(&range))?;
+        self.each_page(Range::all(&self.layout.open_tasks()), |answer, _| {
             let places: Vec<_> = answer.kvs.iter().filter_map(|kv| Some((kv, self.place_of(kv)?))).collect();
-            places.chunks(ACTS).try_for_each(|some| self.put_places(some))?;
-            match answer.kvs.last().filter(|_| answer.more) {
-                Some(last) => range.from = [&last.key[..], &[0]].concat(),
-                None => break,
-            }
-        }
-        let success = vec![Act::put(self.layout.queued(), b"")];
-        self.called(self.client.txn(&Txn { success, ..Txn::default() }))?;
-        Ok(())
+            places.chunks(ACTS).try_for_each(|some| self.put_places(some))
+        })?;
+        self.act(vec![Act::put(self.layout.queued(), b"")]).map(drop)
     }
 
     fn place_of(&self, kv: &KeyValue) -> Option<String> {

@@ -14,7 +14,7 @@ use tollgate_base::error::Result;
 use crate::archived::Archived;
 use crate::inside::Inside;
 use crate::line_place::LinePlace;
-use crate::message::{Act, Range, Txn};
+use crate::message::{Act, Range};
 use crate::process_lease::lease_id;
 
 /// How long a place counts that its reader does not renew: an export that runs once a week, or a machine that is switched off
@@ -40,8 +40,7 @@ impl Inside {
         if self.called(self.client.keep_alive(lease, self.client.deadline))?.is_none() {
             self.called(self.client.grant(lease, LASTS))?;
         }
-        let act = Act::put_leased(key, place.to_string(), lease);
-        self.called(self.client.txn(&Txn { success: vec![act], ..Txn::default() })).map(drop)
+        self.act(vec![Act::put_leased(key, place.to_string(), lease)]).map(drop)
     }
 
     /// The readers that go on in the engine. One that the archive has overtaken cannot.

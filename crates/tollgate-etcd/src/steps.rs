@@ -35,8 +35,7 @@ const MAX_EDITED: usize = 5 << 18;
 impl Inside {
     /// The answer to a step that was taken before; else somebody else was faster.
     fn earlier_answer(&self, step: &StepId) -> Result<StepOutcome> {
-        let success = vec![Act::get(self.layout.line(step))];
-        let found = self.called(self.client.txn(&Txn { success, ..Txn::default() }))?;
+        let found = self.act(vec![Act::get(self.layout.line(step))])?;
         Ok(answer_in(found.found().flatten().next())?.map_or(StepOutcome::Conflict, StepOutcome::Done))
     }
 
@@ -151,7 +150,7 @@ impl Inside {
         if let Some(ended) = ended {
             self.process_lease.mark(&ended.id, HeldMark::Nothing);
         }
-        self.copy_to_journal(&step.events);
+        self.journal.append(&step.events);
         let landed = Landed { task: name.clone(), slot: step.to.clone(), path: None };
         Ok(StepTry::Ended(StepOutcome::Done(landed)))
     }

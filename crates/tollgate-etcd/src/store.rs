@@ -15,6 +15,7 @@ use tollgate_vault::claim::Tenure;
 use tollgate_vault::claim_lock::Liveness;
 use tollgate_vault::event::{Entry, EventPage, Journal};
 use tollgate_vault::figures::Tally;
+use tollgate_vault::journal_copy::JournalCopy;
 use tollgate_vault::store::{Hint, QueuePage, Scan, TaskSummary, Wake, Watch};
 use tollgate_vault::{Claim, ClaimLock, State, Step, StepOutcome, Store, Task};
 
@@ -74,7 +75,7 @@ impl EtcdStore {
             archive,
             archive_at: Mutex::new(Instant::now() + FIRST_ARCHIVE),
             archive_seen: Mutex::new(None),
-            journal,
+            journal: JournalCopy::to(journal),
             view: Mutex::new(None),
             is_known: AtomicBool::new(false),
             wakes: Mutex::default(),
@@ -96,12 +97,14 @@ impl EtcdStore {
         let inside = self.known()?;
         let mut view = inside.view.lock().unwrap_or_else(PoisonError::into_inner);
         if view.as_ref().is_none_or(|view| view.heard.elapsed() > STALE) {
-            let is_first = view.is_none();
-            let found = look(view.insert(feed::load(inside)?));
-            drop(view);
+            let (loaded, is_first) = (feed::load(inside)?, view.is_none());
             if is_first {
-                feed::start(&self.inside);
-            } else {
+                // Before there is a view: one that nobody feeds would never change.
+                feed::start(&self.inside)?;
+            }
+            let found = look(view.insert(loaded));
+            drop(view);
+            if !is_first {
                 // What happened while nothing was heard is in the view now, so no watch will tell it.
                 inside.wake(&[Hint::Everything]);
             }
@@ -204,7 +207,7 @@ impl Store for EtcdStore {
     fn record(&self, events: &[Entry]) -> Result<()> {
         let inside = self.known()?;
         inside.record_events(events)?;
-        inside.copy_to_journal(events);
+        inside.journal.append(events);
         Ok(())
     }
 
@@ -234,7 +237,7 @@ impl Store for EtcdStore {
             // A process that starts in an outage hears of its end.
             Err(Fault::Unreachable { .. }) => {
                 let look = |inside| EtcdStore { inside }.viewed(|_| ());
-                feed::begin_later(&self.inside, number, look);
+                feed::begin_later(&self.inside, number, look)?;
             }
             looked => looked?,
         }
@@ -301,10 +304,8 @@ impl Store for EtcdStore {
     fn problems(&self) -> Vec<String> {
         let silence = self.inside.with_view(|view| view.heard.elapsed()).filter(|silence| *silence > STALE);
         let seconds = silence.map(|silence| silence.as_secs());
-        seconds
-            .map(|s| format!("`{}` has not been heard for {s} s", self.inside.client.shown))
-            .into_iter()
-            .collect()
+        let silent = seconds.map(|s| format!("`{}` has not been heard for {s} s", self.inside.client.shown));
+        silent.into_iter().chain(self.inside.journal.problem()).collect()
     }
 
     fn sweep(&self, _now: Timestamp) -> Result<()> {

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimeParser;
+use tollgate_base::authorities;
 use tollgate_base::error::{At, Fault, Result};
 use ureq::http::Uri;
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
@@ -30,14 +31,6 @@ const LONGEST_ASKED: Duration = Duration::from_secs(3600);
 
 /// How much of an answer is read: more than any message.
 const ANSWER: u64 = 64 * 1024;
-
-/// Where the authorities that this machine trusts are: Debian, Fedora, openSUSE, Alpine and macOS.
-const AUTHORITIES: [&str; 4] = [
-    "/etc/ssl/certs/ca-certificates.crt",
-    "/etc/pki/tls/certs/ca-bundle.crt",
-    "/etc/ssl/ca-bundle.pem",
-    "/etc/ssl/cert.pem",
-];
 
 /// How an endpoint is reached.
 #[derive(Debug, Clone, Default)]
@@ -196,8 +189,7 @@ fn retry_after(value: &str) -> Option<Duration> {
 
 /// The TLS settings: ring for the cryptography, and the authorities in this file or of this machine.
 fn tls(file: Option<&Path>) -> Result<TlsConfig> {
-    let found = AUTHORITIES.iter().map(Path::new).find(|path| path.exists());
-    let path = file.or(found).ok_or_else(|| {
+    let path = file.or(authorities::of_this_machine()).ok_or_else(|| {
         Fault::invalid("this machine has no file with trusted authorities: name one with `--ca FILE`")
     })?;
     let bytes = std::fs::read(path).at("read", path)?;

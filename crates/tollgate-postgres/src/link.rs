@@ -24,6 +24,10 @@ use crate::tls::{Secured, TlsClient};
 /// How long a connection may be silent before the kernel asks whether the other side is there.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 
+/// The classes of errors that are about the values of a statement, which would be refused again: data exceptions, violated
+/// constraints and views, limits of the server, and what a trigger raises.
+const INPUT: [&str; 5] = ["22", "23", "44", "54", "P0"];
+
 /// The parameters of a statement.
 pub(crate) type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
 
@@ -72,10 +76,15 @@ impl Failure {
                     Self::NotSent(unreachable())
                 }
             }
-            code => {
+            code if INPUT.contains(&&code.code()[..2]) => {
                 let fault = Fault::invalid(format!("`{options}` refuses: {}", answer.message()));
                 if *code == SqlState::UNIQUE_VIOLATION { Self::Taken(fault) } else { Self::Refused(fault) }
             }
+            // A missing right or a wrong password is no fault of the input: a person can give the right back.
+            _ => Self::Refused(Fault::RemoteRefused {
+                remote: options.to_string(),
+                what: answer.message().to_owned(),
+            }),
         }
     }
 }

@@ -29,16 +29,22 @@ impl Probe {
     pub(crate) fn problems(&self, links: &Arc<DbLinks>) -> Vec<String> {
         let (probed, answered) = &*self.0;
         let mut state = probed.lock().unwrap_or_else(PoisonError::into_inner);
-        let since = *state.since.get_or_insert_with(|| {
-            let (links, shared) = (Arc::clone(links), Arc::clone(&self.0));
-            thread::spawn(move || {
-                let answer = links.call("select 1", &[], AnswerTime::Short).map_err(Failure::fault);
-                let fault = answer.err().map(|fault| fault.to_string());
-                *shared.0.lock().unwrap_or_else(PoisonError::into_inner) = Probed { since: None, fault };
-                shared.1.notify_all();
-            });
-            Instant::now()
-        });
+        let since = match state.since {
+            Some(since) => since,
+            None => {
+                let (links, shared) = (Arc::clone(links), Arc::clone(&self.0));
+                let ask = move || {
+                    let answer = links.call("select 1", &[], AnswerTime::Short).map_err(Failure::fault);
+                    let fault = answer.err().map(|fault| fault.to_string());
+                    *shared.0.lock().unwrap_or_else(PoisonError::into_inner) = Probed { since: None, fault };
+                    shared.1.notify_all();
+                };
+                if let Err(error) = thread::Builder::new().name("tollgate-probe".to_owned()).spawn(ask) {
+                    return vec![format!("no thread to ask the database can be started: {error}")];
+                }
+                *state.since.insert(Instant::now())
+            }
+        };
         let left = WAIT.saturating_sub(since.elapsed());
         let waited = answered.wait_timeout_while(state, left, |state| state.since == Some(since));
         let (state, timeout) = waited.unwrap_or_else(PoisonError::into_inner);

@@ -2,7 +2,7 @@
 //!
 //! Invariant: each method is one call of the database, and may be repeated.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -11,11 +11,12 @@ use tokio_postgres::Row;
 use tollgate_base::digest::Digest;
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::task::{State, TaskName, Tenure};
-use tollgate_vault::brief::urgency_of;
+use tollgate_vault::brief::{HEAD, urgency_of};
 use tollgate_vault::checkup::Finding;
 use tollgate_vault::claim_lock::Liveness;
 use tollgate_vault::event::{Entry, EventPage};
 use tollgate_vault::figures::Tally;
+use tollgate_vault::journal_copy::JournalCopy;
 use tollgate_vault::state::Slot;
 use tollgate_vault::step::TextEdit;
 use tollgate_vault::store::{QueuePage, Scan, Wake, Watch};
@@ -51,22 +52,35 @@ const TELL: &str = "select pg_notify($2, $3) where current_setting('tollgate.ste
 /// A line that is missing for longer than this is waited for. Commits take less, so writers rarely have to wait with us.
 const GAP: Duration = Duration::from_millis(500);
 
-/// Tasks in progress without a claim, with an expired lease, or with a held claim of this process, whose lock may be gone.
-const SUSPECTS: &str = "select 0::bigint, 0::bigint, id, name, state, agent, version, text,
+/// Tasks in progress without a claim, with an expired lease, or with a held claim of this process whose lock is gone. `$2` has
+/// the claims whose locks live.
+const SUSPECTS: &str = "select 0::bigint, 0::bigint, id, name, state, agent, version, substring(text for $3),
         modified_at
-    from tasks where state = 'In_Progress'
-        and (claim is null or lease_until < lease_clock() or record -> 'claim' ->> 'lock' = $1)";
+    from tasks where state = 'In_Progress' and (claim is null or claim <> all ($2)
+        and (lease_until < lease_clock() or record -> 'claim' ->> 'lock' = $1))";
 
 /// How often this process forgets the ids of steps that are older than a day. A lost answer is asked for again within
 /// seconds.
 const FORGETS_EVERY: Duration = Duration::from_secs(3600);
 
+/// How many ids are forgotten at once. There is no index of their times, and the server must answer within seconds, also after
+/// nobody has swept for a month.
+const FORGOTTEN: i64 = 10_000;
+
+const FORGET: &str = "with forgotten as (
+        delete from steps where id = any (array(
+            select id from steps where taken_at < clock_timestamp() - interval '1 day' limit $1)) returning 1
+    ) select count(*) from forgotten";
+
 /// Tasks in PostgreSQL.
 pub struct PostgresStore {
     links: Arc<DbLinks>,
+    journal: JournalCopy,
     texts: Texts,
     held: HeldClaims,
-    listings: Mutex<HashMap<State, StateListing>>,
+    /// Each has a lock of its own, which is held while the database is asked: a slow look at one state, such as `Done`, keeps
+    /// nobody from looking at the others.
+    listings: [Mutex<StateListing>; State::ALL.len()],
     sums: Mutex<(String, BTreeMap<Agent, Tally>)>,
     forgot: Mutex<Option<Instant>>,
     /// The number before the last line that was missing, and since when.
@@ -78,10 +92,11 @@ impl PostgresStore {
     /// Opens the vault. Connects only when it is first used; then the schema is created if it is missing.
     pub fn open(options: PostgresOptions) -> Result<Self> {
         Ok(Self {
+            journal: JournalCopy::to(options.journal.clone()),
             links: Arc::new(DbLinks::new(options)?),
             texts: Texts::default(),
             held: HeldClaims::new()?,
-            listings: Mutex::default(),
+            listings: Default::default(),
             sums: Mutex::default(),
             forgot: Mutex::default(),
             gap: Mutex::default(),
@@ -127,13 +142,6 @@ impl PostgresStore {
         Ok(rows.first().is_some_and(|row| row.get(0)))
     }
 
-    /// This machine's own ledger gets a copy. The database has the line already, so a fault here must not undo the step.
-    fn copy_to_journal(&self, events: &[Entry]) {
-        if let Some(journal) = self.links.options.journal.as_ref().filter(|_| !events.is_empty()) {
-            let _ = journal.append(events);
-        }
-    }
-
     fn lease_micros(&self) -> i64 {
         i64::try_from(self.links.options.lease.as_micros()).unwrap_or(i64::MAX)
     }
@@ -149,7 +157,7 @@ fn lines(events: &[Entry]) -> Result<Vec<String>> {
 
 impl Store for PostgresStore {
     fn scan(&self, state: State, _now: Timestamp) -> Result<Scan> {
-        lock(&self.listings).entry(state).or_default().refresh(&self.links, state)
+        lock(&self.listings[state as usize]).refresh(&self.links, state)
     }
 
     fn queue_page(&self, after: &str, limit: usize, _now: Timestamp) -> Result<Option<QueuePage>> {
@@ -241,7 +249,7 @@ impl Store for PostgresStore {
         };
         match rows.first().and_then(|row| row.get::<_, Option<&str>>(0)) {
             Some(name) => {
-                self.copy_to_journal(&step.events);
+                self.journal.append(&step.events);
                 if let Some(owner) = owner {
                     self.held.taken(&owner.id, &step.id);
                 }
@@ -269,7 +277,7 @@ impl Store for PostgresStore {
         // The call is repeated if its answer is lost, so it has an id, too.
         let id = StepId::new()?;
         self.call("select record_events($1, $2)", &[&id.as_str(), &lines(events)?])?;
-        self.copy_to_journal(events);
+        self.journal.append(events);
         Ok(())
     }
 
@@ -321,7 +329,8 @@ impl Store for PostgresStore {
     }
 
     fn suspects(&self, _now: Timestamp) -> Result<Vec<TaskSummary>> {
-        let rows = self.call(SUSPECTS, &[&self.held.token().to_string()])?;
+        let head = i32::try_from(HEAD).unwrap_or(i32::MAX);
+        let rows = self.call(SUSPECTS, &[&self.held.token().to_string(), &self.held.all(), &head])?;
         Ok(rows.iter().filter_map(|row| summary(row, State::InProgress).ok()).collect())
     }
 
@@ -369,14 +378,17 @@ impl Store for PostgresStore {
     }
 
     fn problems(&self) -> Vec<String> {
-        self.probe.problems(&self.links)
+        self.probe.problems(&self.links).into_iter().chain(self.journal.problem()).collect()
     }
 
     fn sweep(&self, _now: Timestamp) -> Result<()> {
         let mut forgot = lock(&self.forgot);
         if forgot.is_none_or(|last| last.elapsed() > FORGETS_EVERY) {
-            self.call("delete from steps where taken_at < clock_timestamp() - interval '1 day'", &[])?;
-            *forgot = Some(Instant::now());
+            let rows = self.call(FORGET, &[&FORGOTTEN])?;
+            // If there may be more of them, the next sweep goes on.
+            if rows.first().is_none_or(|row| row.get::<_, i64>(0) < FORGOTTEN) {
+                *forgot = Some(Instant::now());
+            }
         }
         Ok(())
     }

@@ -18,13 +18,10 @@ use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use tollgate_base::authorities;
 use tollgate_base::error::{Fault, Result};
 
 use crate::options::PostgresTls;
-
-/// Where systems keep the certificates that they trust: Debian and Alpine, Red Hat, macOS.
-const TRUSTED: [&str; 3] =
-    ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
 
 /// The client's side of encrypted connections; without a configuration there are none.
 #[derive(Clone)]
@@ -34,8 +31,7 @@ impl TlsClient {
     /// Reads the certificates.
     pub(crate) fn new(tls: &PostgresTls) -> Result<Self> {
         let PostgresTls::VerifyFull { ca, own } = tls else { return Ok(Self(None)) };
-        let trusted = TRUSTED.map(Path::new).into_iter().find(|path| path.is_file());
-        let path = ca.as_deref().or(trusted);
+        let path = ca.as_deref().or(authorities::of_this_machine());
         let path =
             path.ok_or_else(|| Fault::invalid("this system lists no certificates to trust: add `ca=FILE`"))?;
         let mut roots = RootCertStore::empty();

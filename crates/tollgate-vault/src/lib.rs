@@ -49,6 +49,7 @@ pub mod figures;
 pub mod folder;
 mod frontmatter;
 pub mod git;
+pub mod journal_copy;
 pub mod new_task;
 mod owner;
 mod queue;

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -16,7 +17,7 @@ use tollgate_vault::figures::Tally;
 use tollgate_vault::{ClaimKind, ClaimRequest, Release, State, StepOutcome, Store, Terms, Vault};
 
 use super::cluster::{Cluster, post};
-use super::{shared, with_archive};
+use super::{fake_node, shared, with_archive};
 use crate::archive::{HELD_BACK, KEEP};
 use crate::archived::{ArchivePiece, Archived};
 use crate::line_place::LinePlace;
@@ -79,6 +80,30 @@ fn old_lines_are_in_the_archive_before_they_are_deleted_and_the_figures_stay() {
         let fault = store.events(cursor, 10).unwrap_err().to_string();
         assert!(fault.contains("the archive of the machine `one`"), "{fault}");
     }
+}
+
+#[test]
+fn a_new_process_adds_up_the_ledger_without_reading_it_twice() {
+    let cluster = Cluster::start();
+    let (url, folder) = (cluster.url(), tempfile::tempdir().unwrap());
+    let store = with_archive(&url, "one", folder.path());
+    work(&store, 0..5);
+    assert_eq!(store.inside.archive(folder.path(), 9).unwrap(), 6);
+    // Passes everything on, and counts how often lines are read.
+    let reads = Arc::new(AtomicUsize::new(0));
+    let (counted, etcd) = (Arc::clone(&reads), cluster.ports()[0]);
+    let port = fake_node::start(move |path, body| {
+        let is_read = path == "/v3/kv/range" && body.contains("min_create_revision");
+        counted.fetch_add(usize::from(is_read), Ordering::Relaxed);
+        let answer = match path {
+            "/version" => json!({ "etcdserver": "3.5.30" }),
+            _ => post(etcd, path, &serde_json::from_str(body).ok()?)?,
+        };
+        Some((200, answer.to_string()))
+    });
+    let new = shared(&format!("etcd://127.0.0.1:{port}/{}", url.rsplit('/').next().unwrap()), "two");
+    assert_eq!(new.tallies().unwrap(), store.tallies().unwrap());
+    assert_eq!(reads.load(Ordering::Relaxed), 1);
 }
 
 #[test]

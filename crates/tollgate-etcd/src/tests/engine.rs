@@ -1,21 +1,26 @@
 //! What the engine does to a store: it forgets the past, a node hangs, a version loses data.
 
 use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use serde_json::json;
+use tollgate_base::error::{Fault, Result};
 use tollgate_base::lock::Pauses;
 use tollgate_base::name::StepId;
 use tollgate_base::task::TaskName;
+use tollgate_vault::event::{Entry, EventPage, Journal};
 use tollgate_vault::step::TextEdit;
 use tollgate_vault::store::Hint;
 use tollgate_vault::{ClaimKind, ClaimRequest, Release, State, Step, StepOutcome, Store, Terms, Vault};
 
+use super::archive::{all, work};
 use super::cluster::{Cluster, free_port, post};
-use super::{fake_node, open, shared};
+use super::{fake_node, open, options, shared};
 use crate::client::WATCH;
-use crate::store::EtcdStore;
+use crate::store::{EtcdOptions, EtcdStore};
 use crate::view::View;
 
 fn add(store: &impl Store, name: &str) -> StepOutcome {
@@ -42,7 +47,7 @@ fn another_machine_hears_of_every_task() {
     let (one, other) = (shared(&url, "one"), shared(&url, "other"));
     let (tell, told) = std::sync::mpsc::channel();
     let wake = move |hint: Hint| tell.send(hint).unwrap();
-    let watch = other.watch(&[State::NeedsAction], std::sync::Arc::new(wake)).unwrap().expect("it can tell");
+    let watch = other.watch(&[State::NeedsAction], Arc::new(wake)).unwrap().expect("it can tell");
     for n in 0..20 {
         add(&*one, &format!("t{n}"));
         let hint = told.recv_timeout(Duration::from_secs(30)).unwrap();
@@ -64,7 +69,7 @@ fn a_watch_that_begins_in_an_outage_tells_of_its_end_and_of_every_task_after_it(
     let store = shared(&url, "one");
     let (tell, told) = std::sync::mpsc::channel();
     let wake = move |hint: Hint| tell.send(hint).unwrap();
-    let watch = store.watch(&[State::NeedsAction], std::sync::Arc::new(wake)).unwrap().expect("it can tell");
+    let watch = store.watch(&[State::NeedsAction], Arc::new(wake)).unwrap().expect("it can tell");
     cluster.restart(0);
     // Nobody looks in the meantime.
     assert_eq!(told.recv_timeout(Duration::from_secs(60)).unwrap(), Hint::Everything);
@@ -78,7 +83,7 @@ fn a_watch_that_begins_in_an_outage_tells_of_its_end_and_of_every_task_after_it(
 #[test]
 fn a_watch_on_an_etcd_that_loses_data_is_refused_and_forgotten() {
     let store = shared(&format!("etcd://127.0.0.1:{}/x", node_of_version("3.5.2")), "one");
-    let refused = store.watch(&[State::NeedsAction], std::sync::Arc::new(|_| ()));
+    let refused = store.watch(&[State::NeedsAction], Arc::new(|_| ()));
     assert!(refused.is_err_and(|fault| fault.to_string().contains("3.5.2")));
     assert!(store.inside.wakes.lock().unwrap().is_empty());
 }
@@ -88,9 +93,7 @@ fn a_step_that_was_taken_is_recognised_by_a_process_whose_view_is_behind() {
     let cluster = Cluster::start();
     let url = cluster.url();
     let (one, other) = (shared(&url, "one"), shared(&url, "one"));
-    let vault = |store: &std::sync::Arc<EtcdStore>| {
-        Vault::new(std::sync::Arc::clone(store) as std::sync::Arc<dyn Store>, Terms::default())
-    };
+    let vault = |store: &Arc<EtcdStore>| Vault::new(Arc::clone(store) as Arc<dyn Store>, Terms::default());
     let request = ClaimRequest { agent: "blue".parse().unwrap(), kind: ClaimKind::Leased, renamed_in: false };
     for n in 0..10 {
         let name: TaskName = format!("t{n}").parse().unwrap();
@@ -143,6 +146,63 @@ fn a_view_whose_revision_was_compacted_is_made_again() {
     store.inside.replace_view(View::new(1));
     assert_eq!(waiting(&*store), 0, "the view is empty now");
     until("the view to be made again", || waiting(&*store) == 1);
+}
+
+#[test]
+fn a_watch_that_tells_too_much_at_once_is_not_read_and_everything_is_looked_at_again() {
+    let looks = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&looks);
+    let port = fake_node::start(move |path, _| {
+        let answer = match path {
+            "/version" => json!({ "etcdserver": "3.5.30" }).to_string(),
+            "/v3/watch" => "x".repeat(9 << 20),
+            _ => json!({ "header": { "revision": "7" }, "succeeded": true }).to_string(),
+        };
+        counted.fetch_add(usize::from(path == "/v3/kv/range"), Ordering::Relaxed);
+        Some((200, answer))
+    });
+    let store = shared(&format!("etcd://127.0.0.1:{port}/x"), "one");
+    assert_eq!(waiting(&*store), 0);
+    let first = 2;
+    until("another look", || looks.load(Ordering::Relaxed) > first);
+}
+
+/// A journal that cannot be written while it is full.
+#[derive(Default)]
+struct FullJournal(AtomicBool);
+
+impl Journal for FullJournal {
+    fn id(&self) -> &str {
+        "full"
+    }
+
+    fn append(&self, _events: &[Entry]) -> Result<()> {
+        let is_full = self.0.load(Ordering::Relaxed);
+        if is_full { Err(Fault::invalid("the disk is full")) } else { Ok(()) }
+    }
+
+    fn has(&self, _step: &StepId, _since: Timestamp) -> Result<bool> {
+        Ok(false)
+    }
+
+    fn events(&self, after: &str, _limit: usize) -> Result<EventPage> {
+        Ok((Vec::new(), after.to_owned()))
+    }
+}
+
+#[test]
+fn a_copy_of_events_that_fails_undoes_nothing_and_is_a_problem_until_the_next_one() {
+    let cluster = Cluster::start();
+    let journal = Arc::new(FullJournal(AtomicBool::new(true)));
+    let copied = Some(Arc::clone(&journal) as Arc<dyn Journal>);
+    let options = options(&cluster.url(), "one", Duration::from_secs(600));
+    let store = Arc::new(EtcdStore::open(EtcdOptions { journal: copied, ..options }).unwrap());
+    work(&store, 0..1);
+    assert!(store.problems()[0].contains("the disk is full"), "{:?}", store.problems());
+    journal.0.store(false, Ordering::Relaxed);
+    work(&store, 1..2);
+    assert_eq!(store.problems(), [""; 0]);
+    assert_eq!(all(&store).len(), 4, "the engine has all events");
 }
 
 #[test]
@@ -251,7 +311,7 @@ fn a_text_that_is_too_long_for_the_engine_is_refused_before_it_is_sent() {
 fn the_largest_task_is_claimed_released_reclaimed_and_rejected() {
     let cluster = Cluster::start();
     let terms = Terms { lease: Duration::from_secs(2), retry: Vec::new(), ..Terms::default() };
-    let vault = Vault::new(std::sync::Arc::new(open(&cluster.url(), "one", terms.lease)), terms);
+    let vault = Vault::new(Arc::new(open(&cluster.url(), "one", terms.lease)), terms);
     let now = Timestamp::now;
     let claim = |name: &str| {
         let (name, agent): (TaskName, _) = (name.parse().unwrap(), "blue".parse().unwrap());
@@ -297,7 +357,7 @@ fn a_view_that_is_made_again_after_an_outage_wakes_those_who_watch() {
     let store = shared(&cluster.url(), "one");
     let (tell, told) = std::sync::mpsc::channel();
     let wake = move |hint: Hint| tell.send(hint).unwrap();
-    let _watch = store.watch(&[State::NeedsAction], std::sync::Arc::new(wake)).unwrap().expect("it can tell");
+    let _watch = store.watch(&[State::NeedsAction], Arc::new(wake)).unwrap().expect("it can tell");
     let age = |view: &mut View| view.heard = Instant::now().checked_sub(Duration::from_secs(60)).unwrap();
     // The thread that feeds the view may hear something at any moment, which makes the view young again.
     until("the view to be made again", || {

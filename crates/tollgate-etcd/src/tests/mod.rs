@@ -32,17 +32,20 @@ fn with_archive(url: &str, machine: &str, folder: &Path) -> Arc<EtcdStore> {
 }
 
 fn open_with(url: &str, machine: &str, lease: Duration, archive: Option<PathBuf>) -> EtcdStore {
-    let options = EtcdOptions {
+    EtcdStore::open(EtcdOptions { archive, ..options(url, machine, lease) }).unwrap()
+}
+
+fn options(url: &str, machine: &str, lease: Duration) -> EtcdOptions {
+    EtcdOptions {
         url: EtcdUrl::parse(url).unwrap(),
         login: None,
         base: ".".into(),
         machine: machine.to_owned(),
         lease,
         deadline: Duration::from_secs(10),
-        archive,
+        archive: None,
         journal: None,
-    };
-    EtcdStore::open(options).unwrap()
+    }
 }
 
 fn shared(url: &str, machine: &str) -> Arc<EtcdStore> {

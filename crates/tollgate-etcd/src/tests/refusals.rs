@@ -13,11 +13,11 @@ use tollgate_vault::{ClaimKind, ClaimRequest, Release, State, StepOutcome, Store
 
 use super::cluster::{Cluster, post};
 use super::{fake_node, shared};
-use crate::EtcdUrl;
 use crate::client::{CallError, Client};
 use crate::layout::Layout;
 use crate::message::{Range, RangeAnswer, encoded, end_of};
 use crate::process_lease::ProcessLease;
+use crate::{EtcdUrl, Login};
 
 /// A client of a node that gives this answer to every call.
 fn client_of(status: u16, answer: String) -> Client {
@@ -53,6 +53,49 @@ fn an_answer_that_leaves_open_whether_the_call_was_carried_out_is_not_a_refusal(
         let client = client_of(400, said(code, message));
         let called = client.call::<RangeAnswer>("/v3/kv/txn", &Range::all("x").body(), client.deadline);
         assert!(matches!(&called, Err(CallError::Refused { .. })), "{message}: {called:?}");
+    }
+}
+
+#[test]
+fn an_answer_that_cannot_be_read_is_neither_a_version_nor_a_token() {
+    let (good, page) = (json!({ "etcdserver": "3.5.30" }).to_string(), "<html>a proxy</html>".to_owned());
+    for (version, token) in
+        [(&page, None), (&"{}".to_owned(), None), (&good, Some(&page)), (&good, Some(&good))]
+    {
+        let answers = (version.clone(), token.cloned().unwrap_or_default());
+        let port = fake_node::start(move |path, _| {
+            let text = match path {
+                "/version" => answers.0.clone(),
+                "/v3/auth/authenticate" => answers.1.clone(),
+                _ => json!({}).to_string(),
+            };
+            Some((200, text))
+        });
+        let url = EtcdUrl::parse(&format!("etcd://127.0.0.1:{port}/x")).unwrap();
+        let login = token.map(|_| Login { user: "ada".to_owned(), password: "secret".to_owned() });
+        let client = Client::new(&url, login, Duration::from_millis(300), Path::new(".")).unwrap();
+        let called = client.range(&Range::all("x"));
+        // Nothing but the question was sent, so nothing was changed.
+        let Err(CallError::Unsent(fault @ Fault::Unreachable { .. })) = called else {
+            panic!("{version} {token:?}: {called:?}");
+        };
+        assert!(fault.to_string().contains("cannot be read"), "{fault}");
+    }
+}
+
+#[test]
+fn what_the_engine_refuses_may_be_allowed_later_unless_it_is_too_large() {
+    for (code, message, expected) in [
+        (7, "etcdserver: permission denied", "REMOTE_REFUSED"),
+        (9, "etcdserver: authentication is not enabled", "REMOTE_REFUSED"),
+        (11, "etcdserver: mvcc: required revision has been compacted", "REMOTE_REFUSED"),
+        (3, "etcdserver: request is too large", "INVALID"),
+        (8, "grpc: received message larger than max (2097163 vs. 2097152)", "INVALID"),
+    ] {
+        let client = client_of(400, json!({ "code": code, "message": message }).to_string());
+        let called = client.call::<RangeAnswer>("/v3/kv/txn", &Range::all("x").body(), client.deadline);
+        let fault = called.unwrap_err().fault("x");
+        assert_eq!(fault.code(), expected, "{fault}");
     }
 }
 

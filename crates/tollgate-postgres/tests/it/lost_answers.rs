@@ -2,14 +2,16 @@
 
 use std::net::TcpListener;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use tollgate_base::boot_clock::millis_since_boot;
-use tollgate_base::error::Fault;
+use tollgate_base::error::{Fault, Result};
 use tollgate_base::lock::Pauses;
 use tollgate_postgres::{PostgresOptions, PostgresStore};
+use tollgate_vault::event::{Entry, EventPage, Journal};
 use tollgate_vault::step::TextEdit;
 use tollgate_vault::{
     ClaimKind, ClaimRequest, Denial, Release, State, Step, StepId, StepOutcome, Store, Terms, Vault,
@@ -204,6 +206,48 @@ fn whether_the_server_answers_is_said_at_once_even_if_it_does_not() {
     }
     assert!(asked.elapsed() < patience / 3, "{:?}", asked.elapsed());
     *order.lock().unwrap() = None;
+}
+
+/// A journal that cannot be written while it is broken.
+struct BrokenJournal(AtomicBool);
+
+impl Journal for BrokenJournal {
+    fn id(&self) -> &str {
+        "broken"
+    }
+
+    fn append(&self, _events: &[Entry]) -> Result<()> {
+        let is_broken = self.0.load(Ordering::Relaxed);
+        if is_broken { Err(Fault::invalid("the disk is full")) } else { Ok(()) }
+    }
+
+    fn has(&self, _step: &StepId, _since: Timestamp) -> Result<bool> {
+        Ok(false)
+    }
+
+    fn events(&self, after: &str, _limit: usize) -> Result<EventPage> {
+        Ok((Vec::new(), after.to_owned()))
+    }
+}
+
+#[test]
+fn a_copy_of_events_that_fails_undoes_nothing_and_is_a_problem_until_the_next_one() {
+    if !is_installed() {
+        return;
+    }
+    let server = Server::start("fsync = off");
+    let journal = Arc::new(BrokenJournal(AtomicBool::new(true)));
+    let copied = Some(Arc::clone(&journal) as Arc<dyn Journal>);
+    let vault = vault(PostgresOptions { journal: copied, ..server.options("copy") });
+    let (task, now) = ("x".parse().unwrap(), Timestamp::now());
+    vault.add(&task, b"text", now).unwrap();
+    let claimed = vault.claim(&task, &request("blue"), now).unwrap().unwrap();
+    let problems = vault.store().problems();
+    assert!(problems.iter().any(|problem| problem.contains("the disk is full")), "{problems:?}");
+    journal.0.store(false, Ordering::Relaxed);
+    vault.release(&task, &claimed.claim.id, &Release::success(), now).unwrap().unwrap();
+    assert_eq!(vault.store().problems(), [""; 0]);
+    assert_eq!(vault.store().events("", 10).unwrap().0.len(), 2, "the database has all events");
 }
 
 /// From now on, a commit waits for standbys of these names.

@@ -7,6 +7,7 @@
 
 mod campaign;
 mod conformance;
+mod cost;
 mod faults;
 mod leases;
 mod lost_answers;

@@ -165,6 +165,32 @@ fn a_checkup_reports_what_is_wrong() {
 }
 
 #[test]
+fn a_missing_right_is_a_refusal_and_a_text_that_is_never_taken_is_not_valid() {
+    if !is_installed() {
+        return;
+    }
+    let server = Server::start("fsync = off");
+    let (store, mut sql) = (server.store("vault"), server.sql());
+    let code = |store: &PostgresStore| {
+        let added = store.add(&StepId::new().unwrap(), &"x".parse().unwrap(), b"text", Timestamp::now());
+        added.unwrap_err().code()
+    };
+    store.events("", 1).expect("the schema is there");
+    sql.batch_execute("create role clerk login; grant usage on schema vault to clerk").unwrap();
+    let clerk = PostgresOptions { user: "clerk".into(), ..server.options("vault") };
+    assert_eq!(code(&PostgresStore::open(clerk).unwrap()), "REMOTE_REFUSED");
+    let stranger = PostgresOptions { user: "nobody".into(), ..server.options("vault") };
+    assert_eq!(code(&PostgresStore::open(stranger).unwrap()), "REMOTE_REFUSED");
+    sql.batch_execute("alter table vault.tasks add check (length(text) > 100)").unwrap();
+    assert_eq!(code(&store), "INVALID");
+    let raises = "alter table vault.tasks drop constraint tasks_text_check;
+        create function vault.no() returns trigger language plpgsql as 'begin raise exception ''no''; end';
+        create trigger no before insert on vault.tasks for each row execute function vault.no()";
+    sql.batch_execute(raises).unwrap();
+    assert_eq!(code(&store), "INVALID");
+}
+
+#[test]
 fn a_checkup_misses_no_right_and_says_how_to_grant_all_of_them() {
     if !is_installed() {
         return;

@@ -1,4 +1,4 @@
-//! Lists of tasks, on a store that fails.
+//! Lists of tasks, and new tasks whose names are made from titles, on a store that fails.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use jiff::Timestamp;
 use tollgate_base::error::{Fault, Result};
 use tollgate_vault::{
-    ClaimKind, ClaimRequest, FolderOptions, FolderStore, State, Store, Task, TaskName, Terms, Vault,
-    forward_store,
+    ClaimKind, ClaimRequest, FolderOptions, FolderStore, State, StepId, StepOutcome, Store, Task, TaskName,
+    Terms, Vault, forward_store,
 };
 
 use crate::memory::MemoryStore;
@@ -17,6 +17,7 @@ use crate::memory::MemoryStore;
 struct Counted {
     store: MemoryStore,
     gets: AtomicUsize,
+    adds: AtomicUsize,
 }
 
 impl Store for Counted {
@@ -30,7 +31,15 @@ impl Store for Counted {
         }
     }
 
-    forward_store!(store: scan, read, apply, add, record, events, hold, liveness);
+    fn add(&self, id: &StepId, task: &TaskName, text: &[u8], now: Timestamp) -> Result<StepOutcome> {
+        self.adds.fetch_add(1, Ordering::SeqCst);
+        match text.len() {
+            0..1000 => self.store.add(id, task, text, now),
+            _ => Err(Fault::invalid("a text may have 1,000 bytes")),
+        }
+    }
+
+    forward_store!(store: scan, read, apply, record, events, hold, liveness);
 }
 
 fn at(second: i64) -> Timestamp {
@@ -104,4 +113,22 @@ fn the_first_tasks_of_a_list_cost_as_many_questions() {
     let first = vault.first_rows(State::InProgress, 2, at(90)).unwrap();
     let shown: Vec<_> = first.rows.iter().map(|row| row.task.name.stem()).collect();
     assert_eq!((shown.as_slice(), first.total), (["t30", "t10"].as_slice(), 3));
+}
+
+#[test]
+fn a_new_task_gets_the_next_free_name_and_a_fault_is_reported_at_once() {
+    let (store, vault) = vault();
+    let add = |text: &[u8]| vault.add_titled("Pay the rent", &[], text, at(0));
+    for name in ["pay-the-rent", "pay-the-rent-2", "pay-the-rent-3"] {
+        assert_eq!(add(b"text").unwrap().unwrap().task.stem(), name);
+    }
+    let before = store.adds.load(Ordering::SeqCst);
+    let fault = add(&[b'x'; 1000]).unwrap_err();
+    assert_eq!(fault.to_string(), "a text may have 1,000 bytes");
+    assert_eq!(store.adds.load(Ordering::SeqCst), before + 1);
+    // Another process takes the name between the look and the step: here, `get` does not find it.
+    for name in ["deleted", "deleted-2"] {
+        let landed = vault.add_titled("Deleted", &[], b"text", at(0)).unwrap().unwrap();
+        assert_eq!(landed.task.stem(), name);
+    }
 }

@@ -319,8 +319,7 @@ impl GitStore {
         if !is_own && found.map(|found| &found.oid) != card.as_ref() {
             return Ok(StepOutcome::Conflict);
         }
-        let is_due = found
-            .is_some_and(|found| found.card.is_some() && found.unchanged_for() >= self.options.lease / 6);
+        let is_due = found.is_some_and(|found| found.card.as_ref().is_some_and(|card| found.is_due(card)));
         if let Some((record, claim)) = owner.filter(|_| is_due) {
             match self.replace_card(talk, &step.task, claim, Some(record)) {
                 Ok(true) => {}

@@ -53,6 +53,14 @@ impl SeenCard {
         Duration::from_millis(millis_since_boot().saturating_sub(self.since_ms))
     }
 
+    /// Whether its owner should be heard again. Twice as often as [`Store::heartbeat_interval`] asks for, so that a caller who
+    /// looks at intervals of that length finds it due every time.
+    ///
+    /// [`Store::heartbeat_interval`]: crate::store::Store::heartbeat_interval
+    pub(super) fn is_due(&self, card: &Card) -> bool {
+        self.unchanged_for() >= Duration::from_millis(card.lease_ms) / 6
+    }
+
     /// Whether its owner was not heard for a whole lease.
     pub(super) fn is_silent(&self, card: &Card) -> bool {
         self.unchanged_for() >= Duration::from_millis(card.lease_ms)
@@ -133,6 +141,8 @@ mod tests {
             let since_ms = millis_since_boot() - seconds * 1000;
             let seen = SeenCard { oid: "1".into(), card: None, since_ms };
             assert_eq!(seen.is_silent(&card), is_silent, "after {seconds} of 40 seconds");
+            // Every third of the lease.
+            assert_eq!(seen.is_due(&card), seconds > 0, "after {seconds} of 40 seconds");
         }
     }
 

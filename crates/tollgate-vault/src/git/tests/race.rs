@@ -133,7 +133,7 @@ fn a_claim_whose_owner_was_just_heard_is_not_pushed_again_and_not_called_renewed
     assert_eq!(machine.store.heartbeat_all().unwrap(), []);
     assert_eq!(card(), before);
     // As if it had last been heard a sixth of the lease ago.
-    let mut seen = machine.store.seen().unwrap();
+    let mut seen = machine.store.seen_to_change().unwrap();
     for found in seen.cards.values_mut() {
         found.since_ms = found.since_ms.saturating_sub(100_000);
     }

@@ -19,6 +19,7 @@ use super::{
     FolderOptions, FolderStore, held, make_private_folder, migrate, private, scan, slot_folder, watch,
 };
 use crate::brief::HEAD;
+use crate::checkup::Finding;
 use crate::claim::{Claim, ClaimRecord};
 use crate::claim_lock::{ClaimLock, Liveness};
 use crate::event::{Entry, EventPage};
@@ -269,6 +270,10 @@ impl Store for FolderStore {
         }
         self.record_owed()?;
         Ok(healed)
+    }
+
+    fn checkup(&self) -> Result<Vec<Finding>> {
+        self.still_owed()
     }
 
     fn problems(&self) -> Vec<String> {

@@ -77,7 +77,7 @@ fn a_file_without_permission_to_read_is_shown_as_broken() {
     let vault = Vault::new(Arc::new(store), Terms::default());
     add(&vault, &["a", "b"]);
     let path = keep.path().join("Needs_Action/a.md");
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0)).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o000)).unwrap();
     if std::fs::read(&path).is_ok() {
         // For `root` there is no such file.
         return;

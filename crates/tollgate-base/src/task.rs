@@ -108,6 +108,11 @@ impl State {
     pub fn is_final(self) -> bool {
         matches!(self, Self::Done | Self::Rejected)
     }
+
+    /// Whether a task waits here to be claimed.
+    pub fn is_claimable(self) -> bool {
+        matches!(self, Self::NeedsAction | Self::Approved)
+    }
 }
 
 impl FromStr for State {

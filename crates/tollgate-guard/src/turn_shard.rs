@@ -1,11 +1,12 @@
 //! What a shared turn knows about files: 256 small files ("shards"), chosen by the hash of the path.
 //!
-//! A lookup costs the same in a turn of ten files and of ten thousand. Each line has a fixed length up to the path and is
-//! changed in place, under a lock, so a file that is read a thousand times takes one line.
+//! A lookup costs the same in a turn of ten files and of ten thousand. A file that is read a thousand times takes one line:
+//! the line of a sighting has a fixed length up to the path and is changed in place, under a lock. Words have any length, so
+//! a new word for a key replaces the whole small file.
 
 use std::fs::{File, OpenOptions};
 use std::io::Read as _;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::disk::gone_is_none;
@@ -13,6 +14,11 @@ use crate::path::{FilePath, escape, unescape};
 use crate::stripe_lock::stripe;
 use crate::turn::{FileState, Sighting, SightingChange};
 use tollgate_base::error::{At, Result};
+use tollgate_base::file::replace_file_with_mode;
+use tollgate_base::settings::Durability;
+
+/// Only its user may read what an agent knows.
+const PRIVATE: u32 = 0o600;
 
 /// The sightings of all paths with the same hash byte.
 pub(crate) struct Shard {
@@ -86,7 +92,7 @@ fn read_shared(path: &Path) -> Result<String> {
     Ok(text)
 }
 
-/// One word for each key: 256 small files like shards. The last line about a key counts.
+/// One word for each key: 256 small files like shards. The last line about a key counts; earlier versions left older ones.
 pub(crate) struct WordShard {
     path: PathBuf,
 }
@@ -107,13 +113,37 @@ impl WordShard {
     }
 
     pub(crate) fn set(&self, key: &Path, word: &str) -> Result<()> {
-        let mut file = open_locked(&self.path)?;
+        let mut file = self.open_locked()?;
         let mut text = String::new();
         file.read_to_string(&mut text).at("read", &self.path)?;
-        // Overwrites a last line that its writer did not finish.
-        let end = text.rfind('\n').map_or(0, |newline| newline + 1) as u64;
-        let line = format!("{} {word}\n", escape(key));
-        file.set_len(end).and_then(|()| file.write_all_at(line.as_bytes(), end)).at("write", &self.path)
+        // Without a last line that its writer did not finish.
+        let end = text.rfind('\n').map_or(0, |newline| newline + 1);
+        let key = escape(key);
+        let is_other = |line: &&str| line.split_once(' ').is_none_or(|(found, _)| found != key);
+        let mut kept: String = text[..end].split_inclusive('\n').filter(is_other).collect();
+        let line = format!("{key} {word}\n");
+        if kept.len() == end {
+            let written =
+                file.set_len(end as u64).and_then(|()| file.write_all_at(line.as_bytes(), end as u64));
+            return written.at("write", &self.path);
+        }
+        kept.push_str(&line);
+        if kept == text {
+            return Ok(());
+        }
+        // Not in place: a process that died on the way would take the words of other keys with it. Not flushed: no turn
+        // survives a power failure.
+        replace_file_with_mode(&self.path, kept.as_bytes(), Durability::Fast, Some(PRIVATE))
+    }
+
+    /// Opens the file and locks it. It may have been replaced while this process waited for the lock.
+    fn open_locked(&self) -> Result<File> {
+        loop {
+            let file = open_locked(&self.path)?;
+            if file.metadata().at("look at", &self.path)?.nlink() > 0 {
+                return Ok(file);
+            }
+        }
     }
 }
 
@@ -165,8 +195,56 @@ fn parse(line: &str) -> Option<Sighting> {
 /// Opens a file and locks it. Locks are held for microseconds only, so a wait without a limit is safe.
 pub(crate) fn open_locked(path: &Path) -> Result<File> {
     let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(libc::O_NOFOLLOW);
+    options.read(true).write(true).create(true).truncate(false).mode(PRIVATE).custom_flags(libc::O_NOFOLLOW);
     let file = options.open(path).at("open", path)?;
     file.lock().at("lock", path)?;
     Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn a_key_takes_one_line_however_often_its_word_changes() {
+        let keep = tempfile::tempdir().unwrap();
+        let path = keep.path().join("00");
+        let shard = || WordShard { path: path.clone() };
+        let (a, b) = (Path::new("a b"), Path::new("b"));
+        // As an earlier version left it, with a last line that its writer did not finish.
+        fs::write(&path, format!("{} old\nb x\n{} older\nb hal", escape(a), escape(a))).unwrap();
+        for n in 0..1000 {
+            shard().set(a, &format!("word-{n}")).unwrap();
+            assert_eq!(shard().get(b).unwrap().as_deref(), Some("x"));
+        }
+        shard().set(b, "y").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), format!("{} word-999\nb y\n", escape(a)));
+        let before = fs::metadata(&path).unwrap().ino();
+        shard().set(b, "y").unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().ino(), before, "the same word changes nothing");
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+        assert_eq!(fs::read_dir(keep.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn words_that_are_set_at_the_same_time_are_all_kept() {
+        let keep = tempfile::tempdir().unwrap();
+        let path = keep.path().join("00");
+        let key = |worker: usize| PathBuf::from(format!("key-{worker}"));
+        thread::scope(|scope| {
+            for worker in 0..4 {
+                let shard = WordShard { path: path.clone() };
+                scope.spawn(move || {
+                    for n in 0..200 {
+                        shard.set(&key(worker), &n.to_string()).unwrap();
+                        assert_eq!(shard.get(&key(worker)).unwrap(), Some(n.to_string()));
+                    }
+                });
+            }
+        });
+        assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), 4);
+    }
 }

@@ -170,14 +170,9 @@ fn in_order(since: &BTreeMap<TaskPlace, Timestamp>) -> Vec<&TaskPlace> {
     let mut places: Vec<_> = since.iter().collect();
     places.sort_by_key(|((slot, name), since)| {
         let is_after_twin = *slot == Slot::NEEDS_ACTION && approved.contains(name);
-        (waits(slot), is_after_twin, **since, name)
+        (slot.state().is_claimable(), is_after_twin, **since, name)
     });
     places.into_iter().map(|(place, _)| place).collect()
-}
-
-/// Whether a task waits to be claimed here.
-fn waits(slot: &Slot) -> bool {
-    matches!(slot.state(), State::NeedsAction | State::Approved)
 }
 
 /// One task and its text; `None` if it is not there any more.
@@ -207,7 +202,7 @@ fn copy_task(
         return Ok(Err(CopyDenial::Changed));
     };
     // What waits is as old as it was: that is its place in the queue.
-    let since = if waits(slot) { task.modified.min(now) } else { now };
+    let since = if slot.state().is_claimable() { task.modified.min(now) } else { now };
     let is_elsewhere = *slot != Slot::NEEDS_ACTION;
     if is_elsewhere && to.get(name, Some(slot.state()), now)?.is_some() {
         return occupied(slot);

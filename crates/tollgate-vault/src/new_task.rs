@@ -77,20 +77,21 @@ impl Vault {
         now: Timestamp,
     ) -> Result<Result<Landed, Circle>> {
         let stem = name_of(title);
-        let mut taken = Fault::invalid(format!("no name is free for `{stem}`"));
         for number in 1..=NUMBERS {
             let name: TaskName =
                 if number == 1 { stem.parse()? } else { format!("{stem}-{number}").parse()? };
             if self.get(&name, now).is_ok() {
                 continue;
             }
-            match self.add_outside_circles(&name, after, text, now) {
-                // Another process has just added a task with that name.
-                Err(fault @ Fault::Invalid { .. }) => taken = fault,
-                answer => return answer,
+            if let Some(circle) = self.circle(&name, after, now)? {
+                return Ok(Err(circle));
+            }
+            // If not, another process has just added a task with that name. Every other fault would come again.
+            if let Some(landed) = self.try_add(&name, text, now)? {
+                return Ok(Ok(landed));
             }
         }
-        Err(taken)
+        Err(Fault::invalid(format!("no name is free for `{stem}`")))
     }
 }
 

@@ -264,7 +264,7 @@ impl Vault {
         now: Timestamp,
     ) -> Result<bool> {
         if let Some(task) = self.store().get(task, None, now)?
-            && matches!(task.slot.state(), State::NeedsAction | State::Approved)
+            && task.slot.state().is_claimable()
             && let Some(ranked) = self.rank(queue, request, task.summary())
         {
             if !queue.rest.as_mut().is_some_and(|rest| rest.brings(&ranked)) {

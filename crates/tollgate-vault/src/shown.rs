@@ -5,13 +5,14 @@ use std::path::Path;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use crate::brief::Broken;
 use crate::claim::{Claim, ClaimId, ClaimRecord};
 use crate::denial::{Denial, NotOwner};
 use crate::owner::Claimed;
 use crate::state::State;
 use crate::store::{Landed, Task, TaskSummary, Unfit};
 use crate::vault::Vault;
-use tollgate_base::error::Result;
+use tollgate_base::error::{Fault, Result};
 use tollgate_base::name::Agent;
 use tollgate_base::task::TaskName;
 
@@ -35,6 +36,12 @@ impl Row {
         Self { task, record, age_s: now.duration_since(since).as_secs().max(0) }
     }
 
+    /// What a listing tells of it.
+    fn listed(task: TaskSummary, now: Timestamp) -> Self {
+        let (record, since) = (ClaimRecord::new(task.slot.clone()), task.modified);
+        Self::new(task, record, since, now)
+    }
+
     /// What programs see of it.
     pub fn json(&self) -> Value {
         let Self { task, record, age_s } = self;
@@ -55,36 +62,84 @@ impl Row {
     }
 }
 
+/// In the order in which they are taken; finished ones with the latest first.
+fn sort(state: State, rows: &mut [Row]) {
+    if state.is_final() {
+        rows.sort_by_cached_key(|row| (row.age_s, row.task.name.clone()));
+    } else {
+        let rank = |row: &Row| row.task.brief.as_ref().ok().map(|brief| brief.rank(Timestamp::UNIX_EPOCH));
+        rows.sort_by_cached_key(|row| (rank(row), -row.age_s, row.task.name.clone()));
+    }
+}
+
+/// The first tasks of a list.
+#[derive(Debug)]
+pub struct FirstRows {
+    /// The tasks.
+    pub rows: Vec<Row>,
+    /// How many there are with those that are not shown.
+    pub total: usize,
+    /// What lies there and cannot be a task.
+    pub unfit: Vec<Unfit>,
+}
+
 impl Vault {
     /// All tasks in one state, in the order in which they are taken; finished ones with the latest first. With them what
-    /// lies there and cannot be a task.
+    /// lies there and cannot be a task. A task that cannot be read is shown as broken.
     pub fn rows(&self, state: State, now: Timestamp) -> Result<(Vec<Row>, Vec<Unfit>)> {
-        let scan = self.store().scan(state, now)?;
-        let mut rows: Vec<Row> = scan.tasks.into_iter().filter_map(|listed| self.row(listed, now)).collect();
-        if state.is_final() {
-            rows.sort_by_key(|row| (row.age_s, row.task.name.clone()));
-        } else {
-            let rank =
-                |row: &Row| row.task.brief.as_ref().ok().map(|brief| brief.rank(Timestamp::UNIX_EPOCH));
-            rows.sort_by_cached_key(|row| (rank(row), -row.age_s, row.task.name.clone()));
-        }
-        Ok((rows, scan.unfit))
+        let FirstRows { rows, unfit, .. } = self.first_rows(state, usize::MAX, now)?;
+        Ok((rows, unfit))
     }
 
-    /// `None` if it has been deleted in the meantime.
-    fn row(&self, listed: TaskSummary, now: Timestamp) -> Option<Row> {
-        let (record, since) = (ClaimRecord::new(listed.slot.clone()), listed.modified);
-        if listed.slot.state().is_final() {
-            return Some(Row::new(listed, record, since, now));
+    /// The first of them, at most `most`. The store is asked about no more tasks than that, unless they are in progress:
+    /// those are ordered by the times of their claims.
+    pub fn first_rows(&self, state: State, most: usize, now: Timestamp) -> Result<FirstRows> {
+        let scan = self.store().scan(state, now)?;
+        let (mut total, unfit) = (scan.tasks.len(), scan.unfit);
+        let mut listed: Vec<Row> = scan.tasks.into_iter().map(|task| Row::listed(task, now)).collect();
+        if state != State::InProgress {
+            sort(state, &mut listed);
         }
-        let task = self.get(&listed.name, now).ok()?;
-        if task.slot != listed.slot {
+        let mut rows = Vec::new();
+        for row in listed {
+            if rows.len() >= most && state != State::InProgress {
+                break;
+            }
+            match self.looked_up(row, now)? {
+                Some(row) => rows.push(row),
+                // Deleted in the meantime.
+                None => total -= 1,
+            }
+        }
+        if state == State::InProgress {
+            sort(state, &mut rows);
+            rows.truncate(most);
+        }
+        Ok(FirstRows { rows, total, unfit })
+    }
+
+    /// A row with what the store knows about its task; `None` if the task has been deleted in the meantime.
+    fn looked_up(&self, row: Row, now: Timestamp) -> Result<Option<Row>> {
+        if row.task.slot.state().is_final() {
+            return Ok(Some(row));
+        }
+        match self.store().get(&row.task.name, None, now) {
+            Ok(None) => Ok(None),
+            Ok(Some(task)) if task.slot == row.task.slot => {
+                let record = task.record.clone();
+                let since = record.claim.as_ref().map_or(task.modified, |claim| claim.at);
+                Ok(Some(Row::new(task.summary(), record, since, now)))
+            }
             // Moved since the folder was read, or one of two of the same name.
-            return Some(Row::new(listed, record, since, now));
+            Ok(Some(_)) => Ok(Some(row)),
+            // It would be the same for every task.
+            Err(fault @ Fault::Unreachable { .. }) => Err(fault),
+            // One task that cannot be read does not hide the others.
+            Err(fault) => {
+                let brief = row.task.brief.and_then(|_| Err(Broken(fault.to_string())));
+                Ok(Some(Row { task: TaskSummary { brief, ..row.task }, ..row }))
+            }
         }
-        let record = task.record.clone();
-        let since = record.claim.as_ref().map_or(since, |claim| claim.at);
-        Some(Row::new(task.summary(), record, since, now))
     }
 
     /// What programs see of one task, without its text.

@@ -81,7 +81,7 @@ pub enum Verb {
 pub fn may_go(from: State, verb: Verb, to: State) -> bool {
     use State::{Approved, Done, InProgress, NeedsAction, PendingApproval, Rejected};
     match verb {
-        Verb::Claim => matches!((from, to), (NeedsAction | Approved, InProgress)),
+        Verb::Claim => from.is_claimable() && to == InProgress,
         Verb::Release => matches!((from, to), (InProgress, NeedsAction | PendingApproval | Done | Rejected)),
         Verb::Approve => matches!((from, to), (PendingApproval, Approved)),
         Verb::Reject => matches!((from, to), (NeedsAction | PendingApproval | Approved, Rejected)),

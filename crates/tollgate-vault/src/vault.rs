@@ -68,12 +68,17 @@ impl Vault {
 
     /// Puts a new task into `Needs_Action`.
     pub fn add(&self, task: &TaskName, text: &[u8], now: Timestamp) -> Result<Landed> {
+        let added = self.try_add(task, text, now)?;
+        added.ok_or_else(|| Fault::invalid(format!("a task named `{task}` already exists")))
+    }
+
+    /// The same; `None` if the name is taken.
+    pub(crate) fn try_add(&self, task: &TaskName, text: &[u8], now: Timestamp) -> Result<Option<Landed>> {
         if text.is_empty() {
             return Err(Fault::invalid("a task needs some text"));
         }
         let id = StepId::new()?;
-        let added = until_answered(|| self.store.add(&id, task, text, now))?.landed()?;
-        added.ok_or_else(|| Fault::invalid(format!("a task named `{task}` already exists")))
+        until_answered(|| self.store.add(&id, task, text, now))?.landed()
     }
 
     /// One task, wherever it is.

@@ -46,10 +46,14 @@ pub(super) fn rows(vault: &Vault, listed: &[TaskSummary], now: Timestamp) -> Vec
             since: listed.modified,
         };
         // A task in a final state has no claim record. If the task has moved since it was listed, the next read shows it.
-        if !listed.slot.state().is_final()
-            && let Ok(stored) = vault.get(&listed.name, now)
-            && stored.slot == listed.slot
-        {
+        let stored = match listed.slot.state() {
+            state if state.is_final() => None,
+            _ => vault.store().get(&listed.name, None, now).unwrap_or_else(|fault| {
+                row.broken.get_or_insert_with(|| fault.to_string());
+                None
+            }),
+        };
+        if let Some(stored) = stored.filter(|stored| stored.slot == listed.slot) {
             row.attempts = stored.record.attempts;
             row.reason.clone_from(&stored.record.reason);
             if let Some(claim) = &stored.record.claim {

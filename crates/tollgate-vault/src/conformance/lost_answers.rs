@@ -1,6 +1,5 @@
 //! Lost answers: the step was taken, and its answer did not arrive.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -8,18 +7,15 @@ use jiff::Timestamp;
 
 use super::harness::{Fresh, Harness};
 use super::world::{World, at, request, slot_of, terms};
-use crate::claim::Claim;
-use crate::claim_lock::{ClaimLock, Liveness};
-use crate::event::{Entry, EventPage};
-use crate::figures::Tally;
+use crate::forward_store;
 use crate::owner::ClaimKind;
 use crate::rules::Release;
 use crate::state::{Slot, State};
 use crate::step::{Step, StepOutcome};
-use crate::store::{Scan, Store, Task};
+use crate::store::Store;
 use crate::vault::Vault;
 use tollgate_base::error::{Fault, Result};
-use tollgate_base::name::{Agent, ClaimId, StepId};
+use tollgate_base::name::{ClaimId, StepId};
 use tollgate_base::task::TaskName;
 
 /// A store whose answers to the next steps get lost.
@@ -53,45 +49,17 @@ impl Store for Forgetful {
         self.store.apply(step).map(|outcome| self.deliver(outcome))
     }
 
-    fn scan(&self, state: State, now: Timestamp) -> Result<Scan> {
-        self.store.scan(state, now)
-    }
-
-    fn get(&self, task: &TaskName, state: Option<State>, now: Timestamp) -> Result<Option<Task>> {
-        self.store.get(task, state, now)
-    }
-
-    fn read(&self, task: &Task, limit: u64) -> Result<Option<Vec<u8>>> {
-        self.store.read(task, limit)
-    }
-
     fn add(&self, id: &StepId, task: &TaskName, text: &[u8], now: Timestamp) -> Result<StepOutcome> {
         self.store.add(id, task, text, now).map(|outcome| self.deliver(outcome))
-    }
-
-    fn record(&self, events: &[Entry]) -> Result<()> {
-        self.store.record(events)
-    }
-
-    fn events(&self, after: &str, limit: usize) -> Result<EventPage> {
-        self.store.events(after, limit)
-    }
-
-    fn tallies(&self) -> Result<BTreeMap<Agent, Tally>> {
-        self.store.tallies()
-    }
-
-    fn hold(&self, claim: &ClaimId) -> Result<Option<ClaimLock>> {
-        self.store.hold(claim)
-    }
-
-    fn liveness(&self, claim: &Claim) -> Result<Liveness> {
-        self.store.liveness(claim)
     }
 
     fn heal(&self) -> Result<usize> {
         if self.heals { self.store.heal() } else { Ok(0) }
     }
+
+    forward_store!(store: scan, queue_page, get, read, claim_of, record, events, cursor_before, keep_after);
+    forward_store!(store: tallies, watch, hold, suspects, liveness, heartbeat_interval, heartbeat, heartbeat_all);
+    forward_store!(store: proven_at, sync, checkup, problems, sweep);
 }
 
 /// A verb, what it does, and where the task is afterwards.
@@ -355,5 +323,57 @@ pub(super) fn a_task_whose_answer_was_lost_is_added_once(fresh: Fresh<'_>) {
         let again = world.vault.add(&task, b"some text\n", at(1));
         let said = again.expect_err("there is one of this name").to_string();
         assert!(said.contains("already exists"), "{said}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+    use crate::claim::Claim;
+    use crate::event::MemoryJournal;
+    use crate::folder::{FolderOptions, FolderStore};
+    use crate::store::{QueuePage, TaskSummary};
+
+    fn own<T>() -> Result<T> {
+        Err(Fault::invalid("the store's own"))
+    }
+
+    /// A store that answers by itself what has a default.
+    struct Engine(FolderStore);
+
+    impl Store for Engine {
+        fn queue_page(&self, _: &str, _: usize, _: Timestamp) -> Result<Option<QueuePage>> {
+            own()
+        }
+
+        fn claim_of(&self, _: &TaskName, _: Timestamp) -> Result<Option<Claim>> {
+            own()
+        }
+
+        fn suspects(&self, _: Timestamp) -> Result<Vec<TaskSummary>> {
+            own()
+        }
+
+        fn sweep(&self, _: Timestamp) -> Result<()> {
+            own()
+        }
+
+        forward_store!(0: scan, get, read, apply, add, record, events);
+    }
+
+    /// Otherwise the checks would find lost answers only in what the trait does by default.
+    #[test]
+    fn the_store_itself_answers_what_has_a_default() {
+        let keep = tempfile::tempdir().expect("a folder");
+        let options = FolderOptions::new(Arc::new(MemoryJournal::default()));
+        let store = FolderStore::open(keep.path(), options).expect("a vault");
+        let forgetful = Forgetful::new(Arc::new(Engine(store)));
+        let task = "x".parse().expect("a name");
+        assert!(forgetful.queue_page("", 1, at(0)).is_err());
+        assert!(forgetful.claim_of(&task, at(0)).is_err());
+        assert!(forgetful.suspects(at(0)).is_err());
+        assert!(forgetful.sweep(at(0)).is_err());
     }
 }

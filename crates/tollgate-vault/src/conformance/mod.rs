@@ -11,6 +11,7 @@
 mod approval;
 mod doubt;
 mod events;
+mod forward;
 mod harness;
 mod life;
 mod lost_answers;
@@ -26,6 +27,12 @@ use std::sync::Arc;
 
 #[cfg(test)]
 use crate::store::Store;
+
+// For `forward_store`.
+#[doc(hidden)]
+pub use jiff::Timestamp;
+#[doc(hidden)]
+pub use tollgate_base::error::Result;
 
 pub use harness::{ByHand, Fresh, Harness, Interrupt, Interrupted};
 

@@ -23,6 +23,7 @@ use super::FolderStore;
 use super::disk::{Moved, date_back, is_at, no_name_left, open_task, read, read_range};
 use super::log::{LockedLog, stripe_of, version};
 use super::log_line::{StepPlan, TextChange};
+use crate::checkup::Finding;
 use crate::claim::{StepId, Tenure};
 use crate::event::{Entry, Event};
 use crate::state::{Slot, Verb};
@@ -219,17 +220,22 @@ impl FolderStore {
         owed.step.id = step.clone();
         owed.step.events = events.to_vec();
         let bytes = serde_json::to_vec(&owed).map_err(|error| Fault::invalid(error.to_string()))?;
-        let path = self.private.join("owed").join(step.as_str());
+        let path = self.private.join("owed").join(owed_name(step, &plan.journal));
         self.disk.replace_via(&self.stage(step.as_str()), &path, &bytes)
     }
 
     /// Records the events that other workspaces have left for this journal.
     pub(super) fn record_owed(&self) -> Result<()> {
-        let folder = self.private.join("owed");
+        let (folder, own) = (self.private.join("owed"), journal_word(self.options.journal.id()));
         for name in names_in(&folder)? {
+            // Every command comes here, so the files of other workspaces, which may never come back, are not read.
+            let journal = name.to_str().and_then(|name| name.split_once('.')).map(|(_, journal)| journal);
+            if journal.is_some_and(|journal| journal != own) {
+                continue;
+            }
             let path = folder.join(name);
-            let Ok(bytes) = fs::read(&path) else { continue };
-            let Ok(plan) = serde_json::from_slice::<StepPlan>(&bytes) else { continue };
+            // The checkup reports it.
+            let Some(plan) = read_owed(&path) else { continue };
             if plan.journal == self.options.journal.id()
                 && let Some(_log) = self.lock_log(stripe_of(&plan.step.task), Duration::ZERO)?
                 && path.exists()
@@ -239,6 +245,39 @@ impl FolderStore {
             }
         }
         Ok(())
+    }
+
+    /// What is in `owed/` for other workspaces, or cannot be read.
+    pub(super) fn still_owed(&self) -> Result<Vec<Finding>> {
+        let folder = self.private.join("owed");
+        let (mut others, mut unreadable) = (0, 0);
+        for name in names_in(&folder)? {
+            let path = folder.join(name);
+            match read_owed(&path) {
+                // The next call that heals records it.
+                Some(plan) if plan.journal == self.options.journal.id() => {}
+                Some(_) => others += 1,
+                // If it is not there any more, it has just been recorded.
+                None => unreadable += usize::from(path.exists()),
+            }
+        }
+        let folder = folder.display();
+        let mut findings = Vec::new();
+        if others > 0 {
+            let what = format!("steps with events for the ledgers of other workspaces: {others}");
+            let fix = format!(
+                "run `tollgate doctor` in the other workspaces that use this vault; if they are gone, delete the \
+                 files in `{folder}`"
+            );
+            findings.push(Finding::warning(what).fix(fix));
+        }
+        if unreadable > 0 {
+            let what = format!(
+                "files in `{folder}` that cannot be read: {unreadable}; their events are in no ledger"
+            );
+            findings.push(Finding::warning(what).fix("check these files, then delete them"));
+        }
+        Ok(findings)
     }
 
     fn append(&self, events: &[Entry]) -> Result<()> {
@@ -345,6 +384,21 @@ impl FolderStore {
         // Without it a power cut could leave a finished task without its result.
         self.disk.sync(file, path)
     }
+}
+
+/// A journal as a word in the name of a file.
+fn journal_word(id: &str) -> String {
+    Digest::of(id.as_bytes()).to_string()[..16].to_owned()
+}
+
+/// The name of the file with the events of a step for a journal. Earlier versions used the step alone.
+fn owed_name(step: &StepId, journal: &str) -> String {
+    format!("{step}.{}", journal_word(journal))
+}
+
+/// `None` if it cannot be read.
+fn read_owed(path: &Path) -> Option<StepPlan> {
+    serde_json::from_slice(&fs::read(path).ok()?).ok()
 }
 
 /// Whether the text is the one that the step is about.

@@ -264,7 +264,9 @@ impl LockedLog {
 
     /// The step was done: its record is in force.
     pub(super) fn done(&mut self, plan: &StepPlan, landed: &TaskName) -> Result<()> {
-        let before = self.state.notes.clone();
+        // What the step changes, and no more: a stripe has the records of many tasks.
+        let before =
+            [&plan.step.task, landed].map(|task| (task.clone(), self.state.notes.get(task).cloned()));
         self.state.settle(&plan.step, landed);
         let marked = if self.state.notes.is_empty() {
             self.append(&LogLine::Empty)
@@ -274,7 +276,12 @@ impl LockedLog {
             self.append(&LogLine::Taken(Cow::Borrowed(&plan.step.task), known))
         };
         self.is_known = marked.is_ok();
-        marked.inspect_err(|_| self.state.notes = before)
+        marked.inspect_err(|_| {
+            for (task, noted) in before {
+                self.state.notes.remove(&task);
+                self.state.notes.extend(noted.map(|noted| (task, noted)));
+            }
+        })
     }
 
     /// The step was rolled back.

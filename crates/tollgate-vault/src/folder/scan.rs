@@ -18,7 +18,7 @@ use super::FolderStore;
 use super::cache::Cache;
 use super::disk::{fingerprint, read_range};
 use crate::brief::{Brief, Broken, HEAD};
-use crate::state::{Slot, State};
+use crate::state::Slot;
 use crate::store::{Ready, Scan, TaskSummary, Unfit};
 use tollgate_base::error::{At, Result};
 use tollgate_base::lock::open_noatime;
@@ -50,8 +50,7 @@ impl FolderStore {
             let entry = entry.at("read", &path)?;
             let name = entry.file_name();
             if !is_task(&name) {
-                let may_be_claimed = matches!(slot, Slot::Free(State::NeedsAction | State::Approved));
-                if let Some(why) = overlooked(&entry).filter(|_| may_be_claimed) {
+                if let Some(why) = overlooked(&entry).filter(|_| slot.state().is_claimable()) {
                     let name = name.to_string_lossy().escape_debug().to_string();
                     scan.unfit.push(Unfit { name, state: slot.state(), why: why.to_owned() });
                 }
@@ -121,7 +120,7 @@ fn overlooked(entry: &fs::DirEntry) -> Option<&'static str> {
 
 /// Whether a task that may be claimed has more than one name. A block for one of them would be in all.
 pub(super) fn is_shared(slot: &Slot, found: &Metadata) -> bool {
-    matches!(slot, Slot::Free(State::NeedsAction | State::Approved)) && found.nlink() > 1
+    slot.state().is_claimable() && found.nlink() > 1
 }
 
 pub(super) fn shared() -> Broken {

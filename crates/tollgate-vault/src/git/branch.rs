@@ -99,12 +99,22 @@ impl Branch {
         Ok(found.ok.then_some(found.out))
     }
 
-    /// The bytes of these objects.
+    /// The bytes of these objects, which must be there.
     pub(super) fn blobs<'a>(
         &self,
         wanted: impl IntoIterator<Item = &'a String>,
     ) -> Result<BTreeMap<String, Vec<u8>>> {
         let wanted: BTreeSet<&String> = wanted.into_iter().collect();
+        let found = self.blobs_left(&wanted)?;
+        if found.len() != wanted.len() {
+            return Err(Fault::invalid("`git cat-file` failed: an object of the branch is missing"));
+        }
+        Ok(found)
+    }
+
+    /// The bytes of those of these objects that are there. After somebody has rewritten the branch, the user's git deletes
+    /// what nothing refers to.
+    pub(super) fn blobs_left(&self, wanted: &BTreeSet<&String>) -> Result<BTreeMap<String, Vec<u8>>> {
         let mut found = BTreeMap::new();
         if wanted.is_empty() {
             return Ok(found);
@@ -123,9 +133,6 @@ impl Branch {
             let Some(bytes) = rest.get(..len) else { break };
             found.insert(oid.to_owned(), bytes.to_vec());
             rest = rest.get(len + 1..).unwrap_or_default();
-        }
-        if found.len() != wanted.len() {
-            return Err(Fault::invalid("`git cat-file` failed: an object of the branch is missing"));
         }
         Ok(found)
     }

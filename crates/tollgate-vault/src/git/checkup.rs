@@ -126,7 +126,7 @@ impl GitStore {
 
     /// Settles what was interrupted, looks at the remote, and brings the tree and the working tree up to date.
     pub(super) fn sync_once(&self, talk: &Conversation) -> Result<Synced> {
-        let (aside, imported) = (self.tree.kept_aside(), self.seen()?.imported);
+        let (aside, imported) = (self.tree.kept_aside(), self.seen()?.imported.clone());
         self.settle(talk)?;
         self.look(talk)?;
         let seen = self.seen()?;
@@ -134,7 +134,7 @@ impl GitStore {
         Ok(Synced {
             news: seen.imported != imported,
             aside: self.tree.kept_aside().into_iter().filter(|path| !aside.contains(path)).collect(),
-            tip: seen.tip,
+            tip: seen.tip.clone(),
             followed,
         })
     }

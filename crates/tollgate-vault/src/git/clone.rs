@@ -7,6 +7,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{CWD, RenameFlags};
@@ -16,7 +17,7 @@ use super::card::Card;
 use super::remote::{Pushed, Remote, Update};
 use super::repository::{GitSettings, Repository};
 use super::run::Git;
-use super::seen::Seen;
+use super::seen::{LastSeen, Seen};
 use super::tree::{Tree, read};
 use crate::claim::{ClaimId, ClaimRecord};
 use crate::folder::{FolderOptions, FolderStore, make_private_folder};
@@ -93,6 +94,7 @@ pub struct GitStore {
     pub(super) tree: Tree,
     /// The folder of the state files.
     pub(super) private: PathBuf,
+    seen: LastSeen,
     /// The steps that were pushed, and where those that were taken have landed.
     pub(super) answers: Recent<Option<Landed>>,
     /// The commits that were made for new tasks.
@@ -153,7 +155,8 @@ impl GitStore {
             clone: id.clone(),
         };
         let (answers, additions) = (Recent::default(), Recent::default());
-        Ok(Self { id, options, repository, remote, tree, private, answers, additions })
+        let seen = LastSeen::new(private.join("seen.json"));
+        Ok(Self { id, options, repository, remote, tree, private, seen, answers, additions })
     }
 
     /// The tasks in the tree.
@@ -189,12 +192,17 @@ impl GitStore {
         .transpose()
     }
 
-    pub(super) fn seen(&self) -> Result<Seen> {
-        Seen::read(&self.private.join("seen.json"))
+    pub(super) fn seen(&self) -> Result<Arc<Seen>> {
+        self.seen.read()
+    }
+
+    /// The same, to change it and [keep](Self::keep) it.
+    pub(super) fn seen_to_change(&self) -> Result<Seen> {
+        self.seen.read().map(Arc::unwrap_or_clone)
     }
 
     pub(super) fn keep(&self, seen: &Seen) -> Result<()> {
-        seen.write(self.tasks().disk(), &self.private.join("seen.json"))
+        self.seen.write(self.tasks().disk(), seen)
     }
 
     /// Looks at the remote and brings the tree up to date.
@@ -206,14 +214,14 @@ impl GitStore {
     /// Looks at the remote and leaves the tree as it is.
     pub(super) fn glance(&self, talk: &Conversation) -> Result<()> {
         let view = self.remote.look(talk.0.file())?;
-        let mut seen = self.seen()?;
+        let mut seen = self.seen_to_change()?;
         seen.learn(view);
         self.keep(&seen)
     }
 
     /// Brings the tree up to date with what was seen.
     pub(super) fn catch_up(&self) -> Result<()> {
-        let mut seen = self.seen()?;
+        let mut seen = self.seen_to_change()?;
         if seen.tip.is_empty() || seen.imported.as_ref() == Some(&seen.tip) {
             return Ok(());
         }

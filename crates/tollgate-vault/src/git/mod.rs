@@ -188,12 +188,15 @@ impl Store for GitStore {
         self.replace_card(&talk, task, claim, None)
     }
 
+    /// Servers call it every few seconds. A card that is not due is left alone: its claim is not in the answer, because the
+    /// remote was not asked, so nothing has extended it.
     fn heartbeat_all(&self) -> Result<Vec<ClaimId>> {
         let mut alive = Vec::new();
         for found in self.seen()?.cards.values() {
             if let Some(card) = found.card.as_ref().filter(|card| card.clone == self.id)
                 && let Some(claim) = &card.record.claim
                 && claim.tenure == Tenure::Held
+                && found.is_due(card)
                 && matches!(self.tasks().liveness(claim)?, Liveness::Alive)
             {
                 alive.extend(self.heartbeat(&card.task, &claim.id)?.then(|| claim.id.clone()));

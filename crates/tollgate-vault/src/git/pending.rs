@@ -103,9 +103,9 @@ impl GitStore {
 
     /// Whether one of these commits is on the branch.
     pub(super) fn any_landed(&self, commits: &[String]) -> Result<bool> {
-        let tip = self.seen()?.tip;
+        let seen = self.seen()?;
         for commit in commits {
-            if self.tree.branch.is_ancestor(commit, &tip)? {
+            if self.tree.branch.is_ancestor(commit, &seen.tip)? {
                 return Ok(true);
             }
         }

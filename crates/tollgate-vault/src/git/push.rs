@@ -167,7 +167,7 @@ impl GitStore {
     /// Whether the task is on the branch where the tree shows it. All other code keeps it so; if it is not so, this brings
     /// the tree in order.
     fn shows_the_branch(&self, step: &Step) -> Result<bool> {
-        let mut seen = self.seen()?;
+        let mut seen = self.seen_to_change()?;
         if !self.tasks().path(&step.task, &step.from).exists()
             || self.tree.branch.text(&seen.tip, &step.task, &step.from)?.is_some()
         {
@@ -180,7 +180,7 @@ impl GitStore {
 
     /// Remembers what the remote took from this clone, so that nobody has to look.
     fn learn_own(&self, plan: &PushPlan, began_ms: u64) -> Result<()> {
-        let mut seen = self.seen()?;
+        let mut seen = self.seen_to_change()?;
         seen.tip = plan.commits.last().cloned().unwrap_or_default();
         seen.imported = Some(seen.tip.clone());
         seen.cards.remove(&ref_of(&plan.step.task));
@@ -287,7 +287,7 @@ impl GitStore {
             if self.any_landed(commits)? {
                 return Ok(true);
             }
-            let mut seen = self.seen()?;
+            let mut seen = self.seen_to_change()?;
             let Some((commit, card)) = change(&seen)? else { return Ok(false) };
             let new = self.tree.branch.make(None, Some((&commit, &seen.tip)))?.remove(0);
             commits.push(new.clone());
@@ -319,8 +319,7 @@ impl GitStore {
         if !is_own && found.map(|found| &found.oid) != card.as_ref() {
             return Ok(StepOutcome::Conflict);
         }
-        let is_due = found
-            .is_some_and(|found| found.card.is_some() && found.unchanged_for() >= self.options.lease / 6);
+        let is_due = found.is_some_and(|found| found.card.as_ref().is_some_and(|card| found.is_due(card)));
         if let Some((record, claim)) = owner.filter(|_| is_due) {
             match self.replace_card(talk, &step.task, claim, Some(record)) {
                 Ok(true) => {}
@@ -343,7 +342,7 @@ impl GitStore {
         record: Option<&ClaimRecord>,
     ) -> Result<bool> {
         for _ in 0..=UNCLEAR {
-            let mut seen = self.seen()?;
+            let mut seen = self.seen_to_change()?;
             // An earlier heartbeat whose answer was lost may have changed the card. It is still the card of this claim.
             let Some((old, card)) = self.own_card(&seen, task, claim) else { return Ok(false) };
             let card = Card::new(task, &self.id, card.lease_ms, record.unwrap_or(&card.record).clone())?;

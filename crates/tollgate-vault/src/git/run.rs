@@ -216,12 +216,13 @@ impl Git {
     /// Gives a program its input and reads its output until it ends, or has to be killed.
     fn hear(&self, mut child: Child, input: &[u8], most: usize, patience: Duration) -> Result<Ran> {
         let ran = thread::scope(|scope| {
-            if let Some(mut stdin) = child.stdin.take() {
+            let fed = child.stdin.take().map_or(Ok(()), |mut stdin| {
                 // In its own thread, because a program may print before it has read everything. If it has read enough or
                 // has died, the write fails, and its status shows which.
-                scope.spawn(move || stdin.write_all(input));
-            }
-            let ran = listen(&mut child, most, Instant::now() + patience);
+                let feed = move || stdin.write_all(input);
+                thread::Builder::new().spawn_scoped(scope, feed).map(drop)
+            });
+            let ran = fed.and_then(|()| listen(&mut child, most, Instant::now() + patience));
             if !matches!(ran, Ok(Ran { killed: None, .. })) {
                 // It may have ended in the meantime.
                 let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);

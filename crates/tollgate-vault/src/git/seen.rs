@@ -7,7 +7,10 @@
 //! Invariant: the file is replaced only under the lock of the conversation. It is read without the lock.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -17,9 +20,9 @@ use super::card::{Card, ref_of};
 use super::remote::RemoteView;
 use super::tree::read;
 use crate::claim::ClaimId;
-use crate::folder::disk::Disk;
+use crate::folder::disk::{Disk, fingerprint};
 use tollgate_base::boot_clock::millis_since_boot;
-use tollgate_base::error::{Fault, Result};
+use tollgate_base::error::{At, Fault, Result};
 use tollgate_base::task::TaskName;
 
 /// The version of this file, and of all files beside it.
@@ -53,15 +56,77 @@ impl SeenCard {
         Duration::from_millis(millis_since_boot().saturating_sub(self.since_ms))
     }
 
+    /// Whether its owner should be heard again. Twice as often as [`Store::heartbeat_interval`] asks for, so that a caller who
+    /// looks at intervals of that length finds it due every time.
+    ///
+    /// [`Store::heartbeat_interval`]: crate::store::Store::heartbeat_interval
+    pub(super) fn is_due(&self, card: &Card) -> bool {
+        self.unchanged_for() >= Duration::from_millis(card.lease_ms) / 6
+    }
+
     /// Whether its owner was not heard for a whole lease.
     pub(super) fn is_silent(&self, card: &Card) -> bool {
         self.unchanged_for() >= Duration::from_millis(card.lease_ms)
     }
 }
 
+/// The file, and what it said when this process last read it: a list of tasks asks for it once for each task. Cheap to
+/// clone.
+#[derive(Clone)]
+pub(super) struct LastSeen {
+    path: PathBuf,
+    last: Arc<Mutex<Option<LastRead>>>,
+}
+
+struct LastRead {
+    /// Open, so that no later file gets its inode. The file is never changed, only replaced.
+    _file: File,
+    fingerprint: [u8; 32],
+    says: Arc<Seen>,
+}
+
+impl LastSeen {
+    pub(super) fn new(path: PathBuf) -> Self {
+        Self { path, last: Arc::default() }
+    }
+
+    pub(super) fn read(&self) -> Result<Arc<Seen>> {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = fs::metadata(&self.path).map(|found| fingerprint(&found));
+        if let (Some(last), Ok(found)) = (last.as_ref(), &found)
+            && last.fingerprint == *found
+        {
+            return Ok(Arc::clone(&last.says));
+        }
+        *last = None;
+        let mut file = match File::open(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Seen::parse(&[], &self.path).map(Arc::new);
+            }
+            file => file.at("open", &self.path)?,
+        };
+        let found = file.metadata().at("look at", &self.path)?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).at("read", &self.path)?;
+        let says = Arc::new(Seen::parse(&bytes, &self.path)?);
+        *last = Some(LastRead { _file: file, fingerprint: fingerprint(&found), says: Arc::clone(&says) });
+        Ok(says)
+    }
+
+    pub(super) fn write(&self, disk: &Disk, seen: &Seen) -> Result<()> {
+        let bytes = serde_json::to_vec(seen).map_err(|error| Fault::invalid(error.to_string()))?;
+        if read(&self.path)?.as_ref() == Some(&bytes) {
+            return Ok(());
+        }
+        // Flushed: otherwise nobody would know after a power cut which commit the tree shows. All files that agents are
+        // working on would count as changed by somebody else, and be set aside.
+        disk.replace_file(&self.path, &bytes, disk.durability)
+    }
+}
+
 impl Seen {
-    pub(super) fn read(path: &Path) -> Result<Self> {
-        let document = read(path)?.and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
+    fn parse(bytes: &[u8], path: &Path) -> Result<Self> {
+        let document = serde_json::from_slice::<Value>(bytes).ok();
         // Not there, or, if the vault is not durable, cut short by a power cut. Then nothing was seen.
         let Some(document) = document else { return Ok(Self { format: FORMAT, ..Self::default() }) };
         let seen: Self = serde_json::from_value(document).map_err(|error| Fault::damaged(path, error))?;
@@ -69,16 +134,6 @@ impl Seen {
             return Err(Fault::NewerFormat { path: path.to_owned(), found: seen.format, known: FORMAT });
         }
         Ok(seen)
-    }
-
-    pub(super) fn write(&self, disk: &Disk, path: &Path) -> Result<()> {
-        let bytes = serde_json::to_vec(self).map_err(|error| Fault::invalid(error.to_string()))?;
-        if read(path)?.as_ref() == Some(&bytes) {
-            return Ok(());
-        }
-        // Flushed: otherwise nobody would know after a power cut which commit the tree shows. All files that agents are
-        // working on would count as changed by somebody else, and be set aside.
-        disk.replace_file(path, &bytes, disk.durability)
     }
 
     /// Takes over what a look found. A card that has not changed keeps its time.
@@ -124,6 +179,7 @@ mod tests {
     use super::*;
     use crate::claim::ClaimRecord;
     use crate::state::Slot;
+    use tollgate_base::settings::Durability;
 
     #[test]
     fn an_owner_is_silent_only_after_a_whole_lease() {
@@ -133,6 +189,25 @@ mod tests {
             let since_ms = millis_since_boot() - seconds * 1000;
             let seen = SeenCard { oid: "1".into(), card: None, since_ms };
             assert_eq!(seen.is_silent(&card), is_silent, "after {seconds} of 40 seconds");
+            // At every beat.
+            assert_eq!(seen.is_due(&card), seconds > 0, "after {seconds} of 40 seconds");
+        }
+    }
+
+    /// Another process may replace the file by one of the same length, several times within one tick of the clock of files.
+    #[test]
+    fn what_another_process_wrote_is_seen_at_once_and_a_file_is_parsed_once() {
+        let keep = tempfile::tempdir().unwrap();
+        let [here, there] = [0; 2].map(|_| LastSeen::new(keep.path().join("seen.json")));
+        assert_eq!(here.read().unwrap().tip, "", "there is no file yet");
+        let disk = Disk::new(Durability::Fast);
+        for number in 1000..1200 {
+            for tip in [format!("{number} a"), format!("{number} b"), format!("{number} c")] {
+                there.write(&disk, &Seen { tip, ..Seen::default() }).unwrap();
+            }
+            let seen = here.read().unwrap();
+            assert_eq!(seen.tip, format!("{number} c"));
+            assert!(Arc::ptr_eq(&seen, &here.read().unwrap()), "not parsed again");
         }
     }
 

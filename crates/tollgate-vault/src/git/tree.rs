@@ -125,8 +125,13 @@ impl Tree {
 
     /// Moves a file, if it is there, to the folder where a person finds it.
     pub(super) fn set_aside(&self, path: &Path, task: &TaskName) -> Result<()> {
-        let to = self.aside.join(task.beside(&random_id()?).as_str());
+        let to = self.aside_path(task)?;
         self.folder.disk().transfer(path, &to, 0).map(drop)
+    }
+
+    /// A new name for a file of this task that is set aside.
+    fn aside_path(&self, task: &TaskName) -> Result<PathBuf> {
+        Ok(self.aside.join(task.beside(&random_id()?).as_str()))
     }
 
     /// Everything on the branch, and everything here that is not on the branch.
@@ -157,13 +162,27 @@ impl Tree {
         disk.replace_file(&self.edits.join(ref_of(task)), &bytes, disk.durability)
     }
 
-    /// The text of a task that leaves an agent, with the edits that people made on the branch in the meantime.
+    /// The text of a task that leaves an agent, with the edits that people made on the branch in the meantime. What cannot be
+    /// merged is set aside for a person, so that the task is not stuck.
     pub(super) fn with_edits(&self, task: &TaskName, ours: Vec<u8>) -> Result<Vec<u8>> {
         let Some(Edited { base, theirs }) = self.edit_of(task)? else { return Ok(ours) };
-        let contents = self.branch.blobs([&base, &theirs])?;
+        let left = self.branch.blobs_left(&BTreeSet::from([&base, &theirs]))?;
+        let (base, theirs) = match (left.get(&base), left.get(&theirs)) {
+            (Some(base), Some(theirs)) => (base, theirs),
+            // Somebody rewrote the branch, and the user's git has collected the garbage.
+            (_, theirs) => {
+                if let Some(theirs) = theirs {
+                    self.folder.disk().create(&self.aside_path(task)?, theirs)?;
+                    // Otherwise a power cut could take the only copy that a person finds.
+                    self.folder.disk().sync_folder(&self.aside)?;
+                }
+                self.forget_edits(task);
+                return Ok(ours);
+            }
+        };
         let word = random_id()?;
         let mut paths = Vec::new();
-        for (n, bytes) in [&ours, &contents[&base], &contents[&theirs]].into_iter().enumerate() {
+        for (n, bytes) in [&ours, base, theirs].into_iter().enumerate() {
             let path = self.folder.stage(&format!("{word}-{n}"));
             fs::write(&path, bytes).at("write", &path)?;
             paths.push(path);

@@ -10,13 +10,12 @@ use jiff::Timestamp;
 use tempfile::TempDir;
 use tollgate_base::error::{Fault, Result};
 use tollgate_vault::copy::{CopiedHistory, CopyDenial, CopyReport, copy};
-use tollgate_vault::event::{Entry, EventPage, MemoryJournal};
+use tollgate_vault::event::{Entry, MemoryJournal};
 use tollgate_vault::roles::{Role, Roles};
 use tollgate_vault::state::Slot;
-use tollgate_vault::store::Scan;
 use tollgate_vault::{
     ClaimKind, ClaimRequest, FolderOptions, FolderStore, GitOptions, GitStore, Release, State, Step, StepId,
-    StepOutcome, Store, Task, TaskName, Terms, Vault,
+    StepOutcome, Store, TaskName, Terms, Vault, forward_store,
 };
 
 use crate::memory::MemoryStore;
@@ -208,18 +207,6 @@ impl Failing<'_> {
 }
 
 impl Store for Failing<'_> {
-    fn scan(&self, state: State, now: Timestamp) -> Result<Scan> {
-        self.store.scan(state, now)
-    }
-
-    fn get(&self, task: &TaskName, state: Option<State>, now: Timestamp) -> Result<Option<Task>> {
-        self.store.get(task, state, now)
-    }
-
-    fn read(&self, task: &Task, limit: u64) -> Result<Option<Vec<u8>>> {
-        self.store.read(task, limit)
-    }
-
     fn apply(&self, step: &Step) -> Result<StepOutcome> {
         self.change()?;
         self.store.apply(step)
@@ -237,9 +224,7 @@ impl Store for Failing<'_> {
         self.store.record(&events[usize::from(self.loses)..])
     }
 
-    fn events(&self, after: &str, limit: usize) -> Result<EventPage> {
-        self.store.events(after, limit)
-    }
+    forward_store!(store: scan, get, read, events);
 }
 
 #[test]

@@ -7,11 +7,9 @@ use std::time::{Duration, Instant};
 use jiff::{SignedDuration, Timestamp};
 use tollgate_base::boot_clock::millis_since_boot;
 use tollgate_base::error::Result;
-use tollgate_vault::event::{Entry, EventPage};
-use tollgate_vault::store::Scan;
 use tollgate_vault::{
-    ClaimDeadlines, ClaimKind, ClaimRequest, Claimed, Release, State, Step, StepId, StepOutcome, Store, Task,
-    TaskName, Terms, Vault,
+    ClaimDeadlines, ClaimKind, ClaimRequest, Claimed, Release, Step, StepId, StepOutcome, Store, TaskName,
+    Terms, Vault, forward_store,
 };
 
 use crate::memory::{MemoryStore, Simple};
@@ -146,33 +144,11 @@ fn a_held_claim_ends_with_its_lock() {
 struct Faster(Simple);
 
 impl Store for Faster {
-    fn scan(&self, state: State, now: Timestamp) -> Result<Scan> {
-        self.0.scan(state, now)
-    }
-
-    fn get(&self, task: &TaskName, state: Option<State>, now: Timestamp) -> Result<Option<Task>> {
-        self.0.get(task, state, now)
-    }
-
-    fn read(&self, task: &Task, limit: u64) -> Result<Option<Vec<u8>>> {
-        self.0.read(task, limit)
-    }
-
     fn apply(&self, _step: &Step) -> Result<StepOutcome> {
         Ok(StepOutcome::Conflict)
     }
 
-    fn add(&self, id: &StepId, task: &TaskName, text: &[u8], now: Timestamp) -> Result<StepOutcome> {
-        self.0.add(id, task, text, now)
-    }
-
-    fn record(&self, events: &[Entry]) -> Result<()> {
-        self.0.record(events)
-    }
-
-    fn events(&self, after: &str, limit: usize) -> Result<EventPage> {
-        self.0.events(after, limit)
-    }
+    forward_store!(0: scan, get, read, add, record, events);
 }
 
 #[test]

@@ -4,6 +4,7 @@
 
 mod copy;
 mod deadlines;
+mod lists;
 mod memory;
 mod model;
 mod mutated;

@@ -17,6 +17,7 @@ use tollgate_vault::state::Slot;
 use tollgate_vault::store::{Scan, Version};
 use tollgate_vault::{
     Claim, ClaimId, ClaimLock, ClaimRecord, Landed, State, Step, StepId, StepOutcome, Store, Task, TaskName,
+    forward_store,
 };
 
 #[derive(Debug)]
@@ -194,33 +195,7 @@ fn a_store_outside_the_library_conforms() {
 pub(crate) struct Simple(pub(crate) MemoryStore);
 
 impl Store for Simple {
-    fn scan(&self, state: State, now: Timestamp) -> Result<Scan> {
-        self.0.scan(state, now)
-    }
-
-    fn get(&self, task: &TaskName, state: Option<State>, now: Timestamp) -> Result<Option<Task>> {
-        self.0.get(task, state, now)
-    }
-
-    fn read(&self, task: &Task, limit: u64) -> Result<Option<Vec<u8>>> {
-        self.0.read(task, limit)
-    }
-
-    fn apply(&self, step: &Step) -> Result<StepOutcome> {
-        self.0.apply(step)
-    }
-
-    fn add(&self, id: &StepId, task: &TaskName, text: &[u8], now: Timestamp) -> Result<StepOutcome> {
-        self.0.add(id, task, text, now)
-    }
-
-    fn record(&self, events: &[Entry]) -> Result<()> {
-        self.0.record(events)
-    }
-
-    fn events(&self, after: &str, limit: usize) -> Result<EventPage> {
-        self.0.events(after, limit)
-    }
+    forward_store!(0: scan, get, read, apply, add, record, events);
 }
 
 #[test]

@@ -7,14 +7,12 @@ use std::sync::{Arc, Mutex};
 use jiff::Timestamp;
 use tollgate_base::error::{Fault, Result};
 use tollgate_vault::brief::{Brief, UNREADABLE, sortable};
-use tollgate_vault::claim_lock::Liveness;
 use tollgate_vault::conformance::{self, Harness};
-use tollgate_vault::event::{Entry, EventPage};
 use tollgate_vault::roles::{Role, Roles};
 use tollgate_vault::store::{QueuePage, Scan};
 use tollgate_vault::{
-    Claim, ClaimId, ClaimKind, ClaimLock, ClaimQueue, ClaimRequest, Release, State, Step, StepId,
-    StepOutcome, Store, Task, TaskName, TaskSummary, Terms, Vault,
+    ClaimKind, ClaimQueue, ClaimRequest, Release, State, Store, TaskName, TaskSummary, Terms, Vault,
+    forward_store,
 };
 
 use crate::memory::MemoryStore;
@@ -67,37 +65,7 @@ impl Store for Indexed {
         self.store.scan(state, now)
     }
 
-    fn get(&self, task: &TaskName, state: Option<State>, now: Timestamp) -> Result<Option<Task>> {
-        self.store.get(task, state, now)
-    }
-
-    fn read(&self, task: &Task, limit: u64) -> Result<Option<Vec<u8>>> {
-        self.store.read(task, limit)
-    }
-
-    fn apply(&self, step: &Step) -> Result<StepOutcome> {
-        self.store.apply(step)
-    }
-
-    fn add(&self, id: &StepId, task: &TaskName, text: &[u8], now: Timestamp) -> Result<StepOutcome> {
-        self.store.add(id, task, text, now)
-    }
-
-    fn record(&self, events: &[Entry]) -> Result<()> {
-        self.store.record(events)
-    }
-
-    fn events(&self, after: &str, limit: usize) -> Result<EventPage> {
-        self.store.events(after, limit)
-    }
-
-    fn hold(&self, claim: &ClaimId) -> Result<Option<ClaimLock>> {
-        self.store.hold(claim)
-    }
-
-    fn liveness(&self, claim: &Claim) -> Result<Liveness> {
-        self.store.liveness(claim)
-    }
+    forward_store!(store: get, read, apply, add, record, events, hold, liveness);
 }
 
 fn harness(store: Indexed) -> Harness {

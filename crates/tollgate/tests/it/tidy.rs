@@ -49,6 +49,46 @@ fn library() -> impl Iterator<Item = (String, String)> {
     sources().into_iter().filter(move |(name, _)| folders.iter().any(|folder| name.starts_with(folder)))
 }
 
+/// The files of a crate as its code map names them: without the extension, a module that is a folder too.
+fn modules(name: &str) -> Vec<String> {
+    let folder = root().join("crates").join(name).join("src");
+    let mut found = Vec::new();
+    files(&folder, "rs", &mut found);
+    let path =
+        |file: PathBuf| format!("/{}", file.strip_prefix(&folder).unwrap().with_extension("").display());
+    let files: Vec<String> = found.into_iter().map(path).collect();
+    let folders = files.iter().filter_map(|file| Some(file.rsplit_once('/')?.0.to_owned()));
+    folders.chain(files.iter().cloned()).collect()
+}
+
+/// In a list of the code map, a line begins with a module, or continues the line before it, far to the right. Further
+/// modules of the line are written `;  name: what it is`.
+#[test]
+fn every_module_of_the_code_map_exists() {
+    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let (map, _) = text.split_once("\n## Code map\n").unwrap().1.split_once("\n## ").unwrap();
+    let mut checked = 0;
+    for section in map.split("\n### `").skip(1) {
+        let (name, section) = section.split_once('`').unwrap();
+        let modules = modules(name);
+        for line in section.split("```").skip(1).step_by(2).flat_map(str::lines) {
+            let indent = line.len() - line.trim_start().len();
+            let first = line.split_whitespace().next().filter(|_| indent <= 12);
+            let others = line.split(";  ").skip(1).filter_map(|other| other.split_once(':'));
+            let others = others.flat_map(|(names, _)| names.split(", "));
+            for module in first.into_iter().chain(others) {
+                let end = format!("/{}", module.trim_end_matches('/'));
+                assert!(
+                    modules.iter().any(|found| found.ends_with(&end)),
+                    "ARCHITECTURE.md: `{name}` has no `{module}`"
+                );
+                checked += 1;
+            }
+        }
+    }
+    assert!(checked > 150, "{checked}");
+}
+
 /// The compiler refuses a circle of crates; this refuses a shortcut between the two promises.
 #[test]
 fn guard_and_vault_do_not_know_each_other() {
@@ -222,7 +262,9 @@ fn every_test_named_in_the_docs_exists() {
     for word in text.split('`').skip(1).step_by(2) {
         let Some((file, test)) = word.split_once("::") else { continue };
         let found = sources.iter().any(|(name, text)| {
-            Path::new(name).file_stem().is_some_and(|stem| stem == file)
+            // Tests may be in a file of their own, in the folder of the module.
+            let module = name.strip_suffix("/tests.rs").or_else(|| name.strip_suffix(".rs"));
+            module.is_some_and(|module| module.rsplit('/').next() == Some(file))
                 && text.contains(&format!("fn {test}("))
         });
         assert!(found, "docs/specs.md names `{word}`, which is not there");

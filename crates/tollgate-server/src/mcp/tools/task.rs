@@ -100,12 +100,12 @@ pub(super) fn list(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, Tool
     let given: ListArguments = call.arguments(value)?;
     let tasks = call.tasks_now()?;
     let wanted = |state: &State| given.state.map_or(!state.is_final(), |wanted| wanted == *state);
-    let mut rows = Vec::new();
+    let (most, mut rows, mut total) = (given.limit.unwrap_or(LISTED), Vec::new(), 0);
     for state in State::ALL.into_iter().filter(wanted) {
-        rows.extend(tasks.vault.rows(state, Timestamp::now())?.0);
+        let found = tasks.vault.first_rows(state, most - rows.len(), Timestamp::now())?;
+        total += found.total;
+        rows.extend(found.rows);
     }
-    let total = rows.len();
-    rows.truncate(given.limit.unwrap_or(LISTED));
     let shown = rows.iter().map(|row| {
         let mut json = row.json();
         hide_claim(call, row.record.claim.as_ref(), &mut json);

@@ -87,10 +87,21 @@ fn two_workspaces_share_a_vault() {
     assert!(world.at("Done/x.md").exists());
     assert_eq!(journals[1].1.all().len(), 0, "not its business");
     assert_eq!(journals[0].1.all().len(), 1);
+    let found = |store: &FolderStore| {
+        store.checkup().unwrap().into_iter().map(|finding| finding.what).collect::<Vec<_>>()
+    };
+    assert_eq!(found(&two), ["steps with events for the ledgers of other workspaces: 1"]);
     for _ in 0..2 {
         vault(&one).store().heal().unwrap();
         assert_eq!(journals[0].1.all().len(), 2, "once, when the first comes back");
     }
+    assert_eq!(found(&two), Vec::<String>::new());
+    fs::write(world.at(".tollgate/vault/owed/s-0123456789abcdef"), "{").unwrap();
+    let found = found(&one);
+    assert!(
+        found.len() == 1 && found[0].ends_with("cannot be read: 1; their events are in no ledger"),
+        "{found:?}"
+    );
 }
 
 #[test]

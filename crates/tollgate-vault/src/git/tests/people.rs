@@ -218,6 +218,39 @@ fn an_edit_of_a_claimed_task_is_kept_beside_the_result() {
     assert_eq!(here.trim_end(), text);
 }
 
+/// After a force push, the user's git deletes objects to which nothing refers any more.
+#[test]
+fn an_edit_whose_base_is_gone_is_set_aside_and_the_task_goes_on() {
+    let world = World::new();
+    let machine = world.machine("a");
+    let person = world.person("p");
+    for (gone, kept) in [("base", Some("line one, fixed\n")), ("theirs", None)] {
+        machine.add(gone, "line one\n");
+        let claimed = machine.claim(gone, "blue");
+        machine.work(&claimed, "the result\n");
+        git(&person, &["pull", "--quiet", "--rebase", "origin", "main"]);
+        let theirs = person.join(format!("vault/In_Progress/blue/{gone}.md"));
+        fs::write(&theirs, fs::read_to_string(&theirs).unwrap().replace("line one", "line one, fixed"))
+            .unwrap();
+        git(&person, &["commit", "--quiet", "-am", "fixed"]);
+        git(&person, &["push", "--quiet", "origin", "HEAD:main"]);
+        machine.sync();
+        let edit = fs::read_dir(&machine.store.tree.edits).unwrap().next().unwrap().unwrap().path();
+        let mut edited: serde_json::Value = serde_json::from_slice(&fs::read(&edit).unwrap()).unwrap();
+        edited[gone] = "1".repeat(40).into();
+        fs::write(&edit, edited.to_string()).unwrap();
+        let before = machine.kept_aside();
+        assert_eq!(machine.release(&claimed), State::Done, "without the {gone}");
+        assert!(world.show(&format!("vault/Done/{gone}.md")).contains("the result"));
+        let mut aside = machine.kept_aside();
+        aside.retain(|path| !before.contains(path));
+        let aside: Vec<String> = aside.iter().map(|path| fs::read_to_string(path).unwrap()).collect();
+        assert_eq!(aside.len(), kept.iter().len(), "{aside:?}");
+        assert!(aside.iter().zip(kept).all(|(text, kept)| text.starts_with(kept)), "{aside:?}");
+        assert!(!edit.exists(), "the next task of this name has no edit");
+    }
+}
+
 #[test]
 fn a_person_may_move_a_claimed_task_away_and_the_result_is_set_aside() {
     let world = World::new();

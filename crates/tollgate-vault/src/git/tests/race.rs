@@ -121,6 +121,29 @@ fn an_owner_that_sends_heartbeats_keeps_its_task_and_the_branch_does_not_grow() 
     assert_eq!(owner.release(&claimed), State::Done);
 }
 
+/// A server looks after its claims every few seconds, however long their lease is.
+#[test]
+fn a_claim_whose_owner_was_just_heard_is_not_pushed_again_and_not_called_renewed() {
+    let world = World::new();
+    let machine = world.machine("a");
+    machine.add("x", "text\n");
+    let claimed = machine.claim("x", "blue");
+    let card = || git(&world.remote(), &["for-each-ref", "refs/tollgate/claims"]);
+    let before = card();
+    assert_eq!(machine.store.heartbeat_all().unwrap(), []);
+    assert_eq!(card(), before);
+    // As if it had last been heard a sixth of the lease ago.
+    let mut seen = machine.store.seen_to_change().unwrap();
+    for found in seen.cards.values_mut() {
+        found.since_ms = found.since_ms.saturating_sub(100_000);
+    }
+    machine.store.keep(&seen).unwrap();
+    assert_eq!(machine.store.heartbeat_all().unwrap(), std::slice::from_ref(&claimed.claim.id));
+    assert_ne!(card(), before);
+    assert_eq!(machine.store.heartbeat_all().unwrap(), []);
+    assert_eq!(machine.release(&claimed), State::Done);
+}
+
 #[test]
 fn the_clock_of_another_machine_is_not_trusted() {
     let world = World::new();

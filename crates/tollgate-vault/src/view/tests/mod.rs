@@ -16,14 +16,15 @@ use jiff::Timestamp;
 
 use self::scenes::{Scene, bring, finish, scenes, task};
 use super::{FolderView, Notice, ViewNews, ViewOptions};
-use crate::event::{Entry, EventPage, MemoryJournal};
+use crate::event::MemoryJournal;
 use crate::folder::disk::Disk;
 use crate::folder::tests::{Died, Fate, Fates};
 use crate::folder::{FolderOptions, FolderStore};
+use crate::forward_store;
 use crate::rules::Terms;
 use crate::state::State;
 use crate::step::{Step, StepOutcome};
-use crate::store::{Hint, Scan, Store, Task};
+use crate::store::{Hint, Store};
 use crate::vault::Vault;
 use tollgate_base::error::Result;
 use tollgate_base::lock::Pauses;
@@ -59,18 +60,6 @@ impl Remote {
 }
 
 impl Store for Remote {
-    fn scan(&self, state: State, now: Timestamp) -> Result<Scan> {
-        self.store.scan(state, now)
-    }
-
-    fn get(&self, task: &TaskName, state: Option<State>, now: Timestamp) -> Result<Option<Task>> {
-        self.store.get(task, state, now)
-    }
-
-    fn read(&self, task: &Task, limit: u64) -> Result<Option<Vec<u8>>> {
-        self.store.read(task, limit)
-    }
-
     fn apply(&self, step: &Step) -> Result<StepOutcome> {
         self.point("before a step");
         let outcome = self.store.apply(step);
@@ -87,13 +76,7 @@ impl Store for Remote {
         outcome
     }
 
-    fn record(&self, events: &[Entry]) -> Result<()> {
-        self.store.record(events)
-    }
-
-    fn events(&self, after: &str, limit: usize) -> Result<EventPage> {
-        self.store.events(after, limit)
-    }
+    forward_store!(store: scan, get, read, record, events);
 }
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;

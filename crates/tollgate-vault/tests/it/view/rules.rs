@@ -167,7 +167,7 @@ fn a_deleted_file_comes_back_and_people_are_told() {
         machine.follow();
         assert_eq!(machine.all(), elsewhere.engine.all(), "{how}");
         let told = machine.told();
-        assert!(told.len() == 1 && told[0].contains("its file is back"), "{how}: {told:?}");
+        assert!(told.len() == 1 && told[0].contains("the file was restored"), "{how}: {told:?}");
     }
 }
 

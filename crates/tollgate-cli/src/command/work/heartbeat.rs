@@ -62,33 +62,33 @@ impl Shift<'_> {
         self.tasks.vault.store().heartbeat_interval().or_else(|| leased.then(lease))
     }
 
-    /// Waits for the command, with a heartbeat if the store needs one.
-    pub(super) fn with_heartbeat(
+    /// Waits for the command, with a heartbeat if the store needs one. After an error, nobody has waited.
+    pub(super) fn with_heartbeat<T>(
         &self,
         claimed: &Claimed,
         group: Pid,
-        wait: impl FnOnce(),
-    ) -> io::Result<Option<Fenced>> {
-        let Some(interval) = self.heartbeat_interval(claimed) else {
-            wait();
-            return Ok(None);
-        };
+        wait: impl FnOnce() -> io::Result<T>,
+    ) -> io::Result<(Option<Fenced>, T)> {
+        let Some(interval) = self.heartbeat_interval(claimed) else { return Ok((None, wait()?)) };
         // The claim was made before this moment, so a lease that is counted from here ends a little too late, unless the store
         // knows better. The margin is much larger.
         let at = self.tasks.vault.heard(&claimed.claim.id, millis_since_boot());
         self.warden.kill_at(group, after(KILL, BEATS * interval, at))?;
         let heard = Mutex::new(LastHeard { at, has_failed: false });
-        Ok(thread::scope(|scope| {
+        thread::scope(|scope| {
             let (ended, over) = mpsc::channel::<()>();
             let (ended_too, over_too) = mpsc::channel::<()>();
             let heard = &heard;
-            let heart = scope.spawn(move || self.beat(interval, claimed, group, heard, &over));
-            let timer = scope.spawn(move || stop_in_time(BEATS * interval, group, heard, &over_too));
-            wait();
+            let thread = thread::Builder::new;
+            let heart =
+                thread().spawn_scoped(scope, move || self.beat(interval, claimed, group, heard, &over))?;
+            let timer = thread()
+                .spawn_scoped(scope, move || stop_in_time(BEATS * interval, group, heard, &over_too))?;
+            let waited = wait();
             drop((ended, ended_too));
             let lost = heart.join().unwrap_or(None);
-            lost.or(timer.join().unwrap_or(None))
-        }))
+            Ok((lost.or(timer.join().unwrap_or(None)), waited?))
+        })
     }
 
     /// Sends heartbeats until the command has ended, or is killed because its claim was lost.

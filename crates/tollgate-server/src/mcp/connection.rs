@@ -161,8 +161,7 @@ impl McpConnection {
     /// The claim id is written in the task's file, so knowing it proves nothing. A leased claim belongs to the agent,
     /// which may come back over another connection; a held claim belongs to the connection that holds it.
     pub(super) fn owns(&self, claim: &Claim) -> bool {
-        let is_given =
-            || self.server.tasks().is_some_and(|tasks| tasks.given.as_ref() == Some(&claim.id));
+        let is_given = || self.server.tasks().is_some_and(|tasks| tasks.given.as_ref() == Some(&claim.id));
         claim.agent == *self.server.agent()
             && match claim.tenure {
                 Tenure::Leased(_) => true,

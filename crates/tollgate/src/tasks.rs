@@ -114,7 +114,7 @@ impl VaultHome {
 
     /// Whether there is a vault. A store that keeps the tasks elsewhere may show none of them.
     pub fn has_vault(&self) -> bool {
-        is_vault(&self.folder()) || *self.settings.vault.chosen_store() != StoreChoice::Folder
+        is_vault(&self.folder()) || self.settings.vault.is_shared()
     }
 }
 
@@ -293,7 +293,7 @@ fn open_store(
         retry: settings.vault.retry.iter().map(|pause| pause.0).collect(),
     };
     let mut vault = Vault::new(store, terms);
-    if *settings.vault.chosen_store() != StoreChoice::Folder {
+    if settings.vault.is_shared() {
         vault = vault.with_deadlines(deadlines_in(&folder));
     }
     Ok(Tasks {

@@ -13,11 +13,9 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
-use tollgate::error::Result;
-use tollgate::vault::claim::Tenure;
 use tollgate::vault::store::Landed;
 use tollgate::vault::{BEATS, Claimed, State};
-use tollgate_base::boot_clock::{comes, millis_since_boot};
+use tollgate_base::boot_clock::{comes, millis, millis_since_boot};
 
 use super::shift::Shift;
 use crate::words;
@@ -55,13 +53,6 @@ pub(super) enum Fenced {
 }
 
 impl Shift<'_> {
-    /// How often the store must hear that the owner of this claim is alive, if at all.
-    pub(super) fn heartbeat_interval(&self, claimed: &Claimed) -> Option<Duration> {
-        let leased = matches!(claimed.claim.tenure, Tenure::Leased(_));
-        let lease = || self.tasks.vault.terms().lease / BEATS;
-        self.tasks.vault.store().heartbeat_interval().or_else(|| leased.then(lease))
-    }
-
     /// Waits for the command, with a heartbeat if the store needs one. After an error, nobody has waited.
     pub(super) fn with_heartbeat<T>(
         &self,
@@ -69,7 +60,8 @@ impl Shift<'_> {
         group: Pid,
         wait: impl FnOnce() -> io::Result<T>,
     ) -> io::Result<(Option<Fenced>, T)> {
-        let Some(interval) = self.heartbeat_interval(claimed) else { return Ok((None, wait()?)) };
+        let interval = self.tasks.vault.heartbeat_interval(&claimed.claim);
+        let Some(interval) = interval else { return Ok((None, wait()?)) };
         // The claim was made before this moment, so a lease that is counted from here ends a little too late, unless the store
         // knows better. The margin is much larger.
         let at = self.tasks.vault.heard(&claimed.claim.id, millis_since_boot());
@@ -114,7 +106,7 @@ impl Shift<'_> {
             }
             since = millis_since_boot();
             pause = interval;
-            match self.heartbeat(claimed) {
+            match self.tasks.vault.beat(&claimed.task, &claimed.claim, self.invocation.now()) {
                 Ok(true) => hear(since),
                 // It still ends with this process.
                 Ok(false) if self.may_go_on(claimed, &mut released) => hear(NEVER),
@@ -150,19 +142,6 @@ impl Shift<'_> {
             Err(_) => released.is_some(),
         }
     }
-
-    /// Renews a lease, or tells the store that the holder of a held claim is alive. Whether it still owns the task.
-    fn heartbeat(&self, claimed: &Claimed) -> Result<bool> {
-        let (vault, task, id) = (&self.tasks.vault, &claimed.task, &claimed.claim.id);
-        match claimed.claim.tenure {
-            Tenure::Held => vault.heartbeat(task, id),
-            Tenure::Leased(_) => vault.verify(task, id, self.invocation.now()),
-        }
-    }
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// When this many twelfths of a lease are over that began at this moment. In milliseconds since the machine was started, by a

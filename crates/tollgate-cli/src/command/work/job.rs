@@ -232,7 +232,7 @@ impl Shift<'_> {
         // With `--json`, stdout is reserved for the JSON document.
         let stdout = if self.quiet { Stream::Stderr } else { Stream::Stdout };
         let relay = Relay::connect(&mut command, stdout)?;
-        if self.heartbeat_interval(claimed).is_some() {
+        if self.tasks.vault.heartbeat_interval(claim).is_some() {
             self.warden.ready()?;
         }
         // Without a lock the claim has a lease, which the heartbeat renews.

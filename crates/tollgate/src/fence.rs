@@ -18,7 +18,8 @@ pub use tollgate_guard::fence::{LostClaim, WriteFence};
 use tollgate_guard::workspace::Workspace;
 use tollgate_vault::{ClaimDeadlines, FolderStore, Vault};
 
-use crate::tasks::{TaskOptions, VaultHome, deadlines_in, open_at};
+use crate::tasks::{TaskOptions, open_at};
+use crate::vault_home::{VaultHome, deadlines_in};
 
 /// How long a write waits for the engine, with its files locked. If the engine does not answer, the deadline decides.
 const PATIENCE: Duration = Duration::from_secs(2);

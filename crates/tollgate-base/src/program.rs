@@ -11,7 +11,7 @@ const LOOK: Duration = Duration::from_millis(2);
 
 /// How a program ended.
 #[derive(Debug)]
-pub struct Ended {
+pub struct ProgramEnd {
     /// Its exit status.
     pub status: ExitStatus,
     /// What it printed, if its standard output is a pipe.
@@ -20,7 +20,11 @@ pub struct Ended {
 
 /// Runs a program with this input. `None` if it took too long, or a process that it started kept its output open for that long:
 /// then it was killed.
-pub fn run_with_input(command: &mut Command, input: &[u8], patience: Duration) -> io::Result<Option<Ended>> {
+pub fn run_with_input(
+    command: &mut Command,
+    input: &[u8],
+    patience: Duration,
+) -> io::Result<Option<ProgramEnd>> {
     let deadline = Instant::now() + patience;
     let mut child = command.stdin(Stdio::piped()).spawn()?;
     let ended = exchange(&mut child, input, deadline);
@@ -32,7 +36,7 @@ pub fn run_with_input(command: &mut Command, input: &[u8], patience: Duration) -
 }
 
 /// The threads end with the pipes, so nobody waits for them: a process that was left behind may keep a pipe open for long.
-fn exchange(child: &mut Child, input: &[u8], deadline: Instant) -> io::Result<Option<Ended>> {
+fn exchange(child: &mut Child, input: &[u8], deadline: Instant) -> io::Result<Option<ProgramEnd>> {
     let left = || deadline.saturating_duration_since(Instant::now());
     if let Some(mut stdin) = child.stdin.take() {
         let input = input.to_vec();
@@ -53,7 +57,7 @@ fn exchange(child: &mut Child, input: &[u8], deadline: Instant) -> io::Result<Op
     }
     loop {
         match child.try_wait()? {
-            Some(status) => return Ok(Some(Ended { status, output })),
+            Some(status) => return Ok(Some(ProgramEnd { status, output })),
             None if left().is_zero() => return Ok(None),
             None => thread::sleep(LOOK),
         }
@@ -64,7 +68,7 @@ fn exchange(child: &mut Child, input: &[u8], deadline: Instant) -> io::Result<Op
 mod tests {
     use super::*;
 
-    fn run(script: &str, input: &[u8], patience: Duration) -> Option<Ended> {
+    fn run(script: &str, input: &[u8], patience: Duration) -> Option<ProgramEnd> {
         let mut command = Command::new("sh");
         run_with_input(command.args(["-c", script]).stdout(Stdio::piped()), input, patience).unwrap()
     }

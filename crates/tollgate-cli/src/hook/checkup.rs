@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tollgate::error::Fault;
 use tollgate::workspace::{STATE_FOLDER, read_settings};
 use tollgate_base::name::random_id;
-use tollgate_base::program::{Ended, run_with_input};
+use tollgate_base::program::{ProgramEnd, run_with_input};
 
 use super::last_call;
 use super::prologue::quoted;
@@ -336,10 +336,10 @@ fn run(mut command: Command, folder: &Path, payload: &str) -> Result<String, Str
         .stdout(Stdio::piped())
         .stderr(Stdio::null());
     match run_with_input(&mut command, payload.as_bytes(), PATIENCE) {
-        Ok(Some(Ended { status, output })) if status.success() => {
+        Ok(Some(ProgramEnd { status, output })) if status.success() => {
             String::from_utf8(output).map_err(|_| "the answer is not UTF-8".into())
         }
-        Ok(Some(Ended { status, .. })) => Err(format!("the command ended with {status}")),
+        Ok(Some(ProgramEnd { status, .. })) => Err(format!("the command ended with {status}")),
         Ok(None) => Err(format!("no answer within {} s", PATIENCE.as_secs())),
         Err(error) => Err(format!("cannot run the command: {error}")),
     }

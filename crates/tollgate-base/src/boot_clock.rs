@@ -3,6 +3,7 @@
 //! It counts from the start of the machine. A stored value means something only until the next start: keep [`boot_id`] with it.
 
 use std::fs;
+use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
@@ -36,8 +37,17 @@ pub fn comes(moment: impl Fn() -> u64, now: impl Fn() -> u64, over: &Receiver<()
 }
 
 /// What tells one start of the machine from another. Empty where the system does not tell.
-pub fn boot_id() -> String {
-    fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim().to_owned()).unwrap_or_default()
+pub fn boot_id() -> &'static str {
+    // No process outlives its start of the machine, so it is read once.
+    static BOOT: OnceLock<String> = OnceLock::new();
+    BOOT.get_or_init(|| {
+        fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+    })
+}
+
+/// A length of time, for adding to a moment of this clock.
+pub fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

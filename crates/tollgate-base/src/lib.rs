@@ -14,6 +14,7 @@ pub mod ledger;
 pub mod lock;
 pub mod name;
 mod notify_settings;
+pub mod program;
 pub mod settings;
 mod store_choice;
 pub mod sys;

@@ -11,15 +11,13 @@ use std::thread::{self, sleep};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tollgate::State;
-use tollgate::error::{Fault, Result};
+use tollgate::error::{At, Fault, Result};
 use tollgate::fence::ClaimFence;
 use tollgate::name::{Agent, ClaimId};
 use tollgate::tasks::Tasks;
 use tollgate::vault::retry::with_retry;
-use tollgate::vault::{
-    BEATS, Claim, ClaimKind, ClaimLock, Claimed, Owned, Release, TaskName, Vault, Verdict,
-};
-use tollgate_base::boot_clock::{comes, millis_since_boot};
+use tollgate::vault::{Claim, ClaimKind, ClaimLock, Claimed, Owned, Release, TaskName, Vault, Verdict};
+use tollgate_base::boot_clock::{comes, millis, millis_since_boot};
 
 use crate::failure::{Answered, CallFailure};
 use crate::open_claim::OpenClaim;
@@ -64,12 +62,17 @@ pub enum ClaimEnd {
 
 impl ClaimHandle {
     /// The handle of a claim that was asked for in this way.
-    pub(crate) fn new(workspace: WorkspaceHandle, tasks: &Tasks, kind: ClaimKind, claimed: Claimed) -> Self {
+    pub(crate) fn new(
+        workspace: WorkspaceHandle,
+        tasks: &Tasks,
+        kind: ClaimKind,
+        claimed: Claimed,
+    ) -> Result<Self> {
         let (vault, fence) = (tasks.vault.clone(), ClaimFence::of(&tasks.home, &tasks.vault));
         let shown = claimed.json();
         let Claimed { task, claim, lock, .. } = claimed;
         let heartbeat = match kind {
-            ClaimKind::Held => heartbeat(&vault, &task, &claim),
+            ClaimKind::Held => heartbeat(&vault, &task, &claim)?,
             // A lease is the owner's own to renew.
             ClaimKind::Leased => None,
         };
@@ -77,7 +80,7 @@ impl ClaimHandle {
         let open = OpenClaim::new(fence, task.clone(), claim.id.clone());
         let (id, agent) = (claim.id, claim.agent);
         let process = OwnProcess::now();
-        Self(Arc::new(HandledClaim { workspace, process, vault, open, task, id, agent, shown, kept }))
+        Ok(Self(Arc::new(HandledClaim { workspace, process, vault, open, task, id, agent, shown, kept })))
     }
 
     /// Begins a turn of the owner that works under this claim.
@@ -194,27 +197,25 @@ pub(crate) fn read_state(text: &str) -> Result<State> {
 }
 
 /// A thread that tells the store that the owner is alive, until the answer is dropped. `None` if the store needs none.
-fn heartbeat(vault: &Vault, task: &TaskName, claim: &Claim) -> Option<Sender<()>> {
-    // A store without locks gives a lease instead.
-    let is_leased = claim.lease_until().is_some();
-    let interval =
-        if is_leased { vault.terms().lease / BEATS } else { vault.store().heartbeat_interval()? };
+fn heartbeat(vault: &Vault, task: &TaskName, claim: &Claim) -> Result<Option<Sender<()>>> {
+    let Some(interval) = vault.heartbeat_interval(claim) else { return Ok(None) };
     let (keep, over) = mpsc::channel();
-    let (vault, task, id) = (vault.clone(), task.clone(), claim.id.clone());
-    thread::spawn(move || {
-        // If the store cannot be reached, the next beat may reach it; the deadline of the claim ends its writes.
-        let pause = u64::try_from(interval.as_millis()).unwrap_or(u64::MAX);
+    let (owner, name, owned) = (vault.clone(), task.clone(), claim.clone());
+    let beat = move || {
         let mut since = millis_since_boot();
-        while comes(|| since.saturating_add(pause), millis_since_boot, &over) {
+        while comes(|| since.saturating_add(millis(interval)), millis_since_boot, &over) {
             since = millis_since_boot();
-            let owns = match is_leased {
-                true => vault.renew(&task, &id, Timestamp::now()).map(|renewed| renewed.is_ok()),
-                false => vault.heartbeat(&task, &id),
-            };
-            if owns.is_ok_and(|owns| !owns) {
+            // If the store cannot be reached, the next beat may reach it; the deadline of the claim ends its writes.
+            if owner.beat(&name, &owned, Timestamp::now()).is_ok_and(|owns| !owns) {
                 return;
             }
         }
-    });
-    Some(keep)
+    };
+    if let Err(error) = thread::Builder::new().spawn(beat) {
+        // Nobody has worked on the task. If it cannot be returned now, it comes back when the claim expires.
+        let returned = Release::give_back("the heartbeat of the claim could not be started");
+        let _ = vault.release(task, &claim.id, &returned, Timestamp::now());
+        return Err(error).at("start", "the thread that sends heartbeats");
+    }
+    Ok(Some(keep))
 }

@@ -95,7 +95,7 @@ impl VaultHandle {
             &sleep,
         )?;
         match claimed {
-            Ok(claimed) => Ok(self.handle(kind, claimed)),
+            Ok(claimed) => self.handle(kind, claimed),
             Err(denied) => Err(CallFailure::Denied(denied.json(&task, &request.agent))),
         }
     }
@@ -112,7 +112,7 @@ impl VaultHandle {
             found => found,
         };
         match found {
-            (Some(claimed), _) => Ok(self.handle(kind, claimed)),
+            (Some(claimed), _) => self.handle(kind, claimed),
             (None, queue) => {
                 let mut payload = json!({
                     "claimed": false, "task": null, "agent": request.agent, "reason": DenialReason::None,
@@ -135,8 +135,8 @@ impl VaultHandle {
         Ok(ClaimRequest { agent, kind, renamed_in: false })
     }
 
-    fn handle(&self, kind: ClaimKind, claimed: Claimed) -> ClaimHandle {
-        ClaimHandle::new(self.workspace.clone(), &self.tasks, kind, claimed)
+    fn handle(&self, kind: ClaimKind, claimed: Claimed) -> Answered<ClaimHandle> {
+        Ok(ClaimHandle::new(self.workspace.clone(), &self.tasks, kind, claimed)?)
     }
 
     /// Synchronises with the remote, if there is one and it can be reached: a look shows the last known state otherwise.

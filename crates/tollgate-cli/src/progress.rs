@@ -26,7 +26,7 @@ impl Progress {
     fn on(mut terminal: impl Write + Send + 'static, what: &'static str, after: Duration) -> Self {
         let (end, ended) = mpsc::channel();
         let began = Instant::now();
-        let thread = thread::spawn(move || {
+        let show = move || {
             let (mut wait, mut shown) = (after, false);
             while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(wait) {
                 // Back to the start of the line, and clear it.
@@ -38,8 +38,9 @@ impl Progress {
                 let _ = write!(terminal, "\r\x1b[K");
                 let _ = terminal.flush();
             }
-        });
-        Self { end: Some(end), thread: Some(thread) }
+        };
+        // Without a thread, nothing is shown, and the work goes on.
+        Self { end: Some(end), thread: thread::Builder::new().spawn(show).ok() }
     }
 }
 

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use tollgate::error::{Fault, Result};
+use tollgate::error::{At, Fault, Result};
 use tollgate::settings::StoreChoice;
 use tollgate::tasks::{self, Observer, StoreLogin, TaskOptions, VaultHome, check_store};
 use tollgate::vault::checkup::Synced;
@@ -45,16 +45,18 @@ impl LoggedVault {
 
     /// For servers: from now on, a background thread synchronises with the remote every few seconds and sends a heartbeat
     /// for the claims of this machine's agents. If the remote cannot be reached, the next request reports that.
-    pub(crate) fn keep_in_touch(&self) {
+    pub(crate) fn keep_in_touch(&self) -> Result<()> {
         let vault = self.vault.clone();
-        let Some(interval) = vault.store().heartbeat_interval() else { return };
+        let Some(interval) = vault.store().heartbeat_interval() else { return Ok(()) };
         let pause = interval.clamp(Duration::from_millis(100), Duration::from_secs(10));
-        thread::spawn(move || {
+        let keep = move || {
             loop {
                 let _ = vault.store().sync().and_then(|_| vault.heartbeat_all());
                 thread::sleep(pause);
             }
-        });
+        };
+        thread::Builder::new().spawn(keep).at("start", "the thread that sends heartbeats")?;
+        Ok(())
     }
 
     /// As long as the answer lives, this process keeps the folders of this machine in step with the engine, unless another

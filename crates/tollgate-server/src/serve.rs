@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use axum::extract::{Request, State};
@@ -12,7 +12,7 @@ use axum::middleware::map_response;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
 use axum::{Extension, Router};
-use tokio::sync::watch;
+use tokio::sync::{Mutex, watch};
 use tollgate::error::{Fault, Result};
 use tollgate::name::Agent;
 use tower::ServiceExt;
@@ -21,6 +21,7 @@ use crate::access::{Access, Credentials, Visitor};
 use crate::connections::{Connections, Limits};
 use crate::fault_response::FaultResponse;
 use crate::site::Site;
+use crate::workspace_provider::OpenWorkspace;
 use crate::{dashboard, health, mcp, metrics, notices};
 
 /// After a stop request, running requests have this long to finish.
@@ -150,26 +151,45 @@ async fn add_headers(mut response: Response) -> Response {
 struct McpEndpoint {
     site: Site,
     /// Created when an agent first calls, once the workspace is open.
-    servers: Arc<Mutex<HashMap<Agent, (mcp::Server, Router)>>>,
+    servers: Arc<Mutex<HashMap<Agent, AgentServer>>>,
+}
+
+/// The server of one agent.
+struct AgentServer {
+    server: mcp::Server,
+    router: Router,
+    /// The workspace as it was open when the server got its gate and its vault. The site opens it again when the settings
+    /// change.
+    follows: Weak<OpenWorkspace>,
 }
 
 impl McpEndpoint {
-    async fn server(&self, agent: &Agent) -> Result<(mcp::Server, Router), FaultResponse> {
-        let servers = || self.servers.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = servers().get(agent) {
-            return Ok(known.clone());
+    /// The routes of an agent's server, which has the gate and the vault of the workspace as it is open now. `None` where
+    /// tollgate is not set up.
+    async fn router_of(&self, agent: &Agent) -> Result<Option<Router>, FaultResponse> {
+        // Before the look at the site: of two requests, the later must not bring back an older gate.
+        let mut servers = self.servers.lock().await;
+        let Some(open) = self.site.open()? else { return Ok(None) };
+        let follows = Arc::downgrade(&open);
+        if let Some(known) = servers.get(agent).filter(|known| known.follows.ptr_eq(&follows)) {
+            return Ok(Some(known.router.clone()));
         }
         let named = agent.clone();
         let gate = self.site.blocking(move |site| site.gate_of(&named)).await?;
-        let new = || {
+        let known = servers.entry(agent.clone()).or_insert_with(|| {
             let home = self.site.options.home.clone();
-            let server =
-                mcp::Server::new(gate, mcp::ServerOptions { home, ..mcp::ServerOptions::new(agent.clone()) });
-            let router = mcp::router(&server);
-            (server, router)
-        };
-        // Another request may have been faster.
-        Ok(servers().entry(agent.clone()).or_insert_with(new).clone())
+            let options = mcp::ServerOptions { home, ..mcp::ServerOptions::new(agent.clone()) };
+            let server = mcp::Server::new(gate.clone(), options);
+            AgentServer { router: mcp::router(&server), server, follows: Weak::new() }
+        });
+        // The server stays the same, and with it what its turns have read.
+        known.server.replace_gate(gate);
+        if let Some(vault) = &open.vault {
+            let settle = open.gate.workspace().settings().vault.settle.0;
+            known.server.replace_tasks(mcp::ServedVault::new(vault.clone(), settle));
+        }
+        known.follows = follows;
+        Ok(Some(known.router.clone()))
     }
 }
 
@@ -179,15 +199,11 @@ async fn mcp_request(
     request: Request,
 ) -> Result<Response, FaultResponse> {
     let Visitor::Agent(agent) = visitor else { return Ok(StatusCode::FORBIDDEN.into_response()) };
-    let Ok(Some(open)) = endpoint.site.open() else {
-        let sentence = "tollgate is not set up in this folder: run `tollgate init` in it\n";
-        return Ok((StatusCode::SERVICE_UNAVAILABLE, sentence).into_response());
-    };
-    let (server, router) = endpoint.server(&agent).await?;
-    // The vault may have been set up after the server was created.
-    if let Some(found) = &open.vault {
-        let settle = open.gate.workspace().settings().vault.settle.0;
-        server.offer_tasks(|| mcp::ServedVault::new(found.clone(), settle));
+    match endpoint.router_of(&agent).await? {
+        Some(router) => router.oneshot(request).await.map_err(|never| match never {}),
+        None => {
+            let sentence = "tollgate is not set up in this folder: run `tollgate init` in it\n";
+            Ok((StatusCode::SERVICE_UNAVAILABLE, sentence).into_response())
+        }
     }
-    router.oneshot(request).await.map_err(|never| match never {})
 }

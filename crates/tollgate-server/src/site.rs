@@ -185,8 +185,9 @@ impl Site {
 
 impl SiteState {
     /// From now on, tells these about what needs a person. Only the first call counts.
-    pub fn tell(&self, target: NoticeTarget) {
-        let _ = self.delivery.set(NoticeQueue::start(target));
+    pub fn tell(&self, target: NoticeTarget) -> Result<()> {
+        let _ = self.delivery.set(NoticeQueue::start(target)?);
+        Ok(())
     }
 
     /// What delivers notices, if anybody is to be told.

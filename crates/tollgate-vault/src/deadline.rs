@@ -262,7 +262,15 @@ impl ClaimDeadlines {
         let Some((heard_ms, until_ms, kept_ms)) = next(known.as_ref()) else { return Ok(()) };
         self.replace(
             claim,
-            &DeadlineFile { format: FORMAT, boot, heard_ms, until_ms, asked_ms: 0, confirmed_ms: 0, kept_ms },
+            &DeadlineFile {
+                format: FORMAT,
+                boot: boot.to_owned(),
+                heard_ms,
+                until_ms,
+                asked_ms: 0,
+                confirmed_ms: 0,
+                kept_ms,
+            },
         )
     }
 
@@ -292,12 +300,12 @@ impl ClaimDeadlines {
             let claim = name.to_str().and_then(|name| name.parse::<ClaimId>().ok());
             if let Some(claim) = claim
                 && let Ok(Some(file)) = self.read(&claim)
-                && file.is_needless(swept_ms, &boot)
+                && file.is_needless(swept_ms, boot)
             {
                 self.forget(&claim)?;
             }
         }
-        let swept = serde_json::to_vec(&SweptFile { boot, swept_ms });
+        let swept = serde_json::to_vec(&SweptFile { boot: boot.to_owned(), swept_ms });
         let swept = swept.map_err(|error| Fault::invalid(error.to_string()))?;
         replace_file(&self.folder.join("swept"), &swept, Durability::Fast)
     }

@@ -260,6 +260,21 @@ impl Vault {
         self.store().proven_at(id).map_or(asked, |proven| proven.min(asked))
     }
 
+    /// How often the store must hear that the owner of this claim is alive; `None`: never, it sees that by itself.
+    pub fn heartbeat_interval(&self, claim: &Claim) -> Option<Duration> {
+        self.lasts(&claim.tenure).map(|lasts| lasts / BEATS)
+    }
+
+    /// Tells the store that the owner of a claim is alive, and returns whether the claim still owns the task, like
+    /// [`Vault::heartbeat`]. A lease lasts for its whole length again. The ledger does not record it, because the owner did
+    /// not ask for it.
+    pub fn beat(&self, task: &TaskName, claim: &Claim, now: Timestamp) -> Result<bool> {
+        match claim.tenure {
+            Tenure::Held => self.heartbeat(task, &claim.id),
+            Tenure::Leased(_) => Ok(self.write(task, &claim.id, TextEdit::Keep, now)?.is_ok()),
+        }
+    }
+
     /// How long a claim lasts after the store has heard of it. `None`: until its lock is gone.
     fn lasts(&self, tenure: &Tenure) -> Option<Duration> {
         match tenure {

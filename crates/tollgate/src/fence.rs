@@ -13,13 +13,13 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use tollgate_base::error::Result;
 use tollgate_base::name::ClaimId;
-use tollgate_base::settings::StoreChoice;
 use tollgate_base::task::TaskName;
 pub use tollgate_guard::fence::{LostClaim, WriteFence};
 use tollgate_guard::workspace::Workspace;
 use tollgate_vault::{ClaimDeadlines, FolderStore, Vault};
 
-use crate::tasks::{TaskOptions, VaultHome, deadlines_in, open_at};
+use crate::tasks::{TaskOptions, open_at};
+use crate::vault_home::{VaultHome, deadlines_in};
 
 /// How long a write waits for the engine, with its files locked. If the engine does not answer, the deadline decides.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -47,7 +47,7 @@ impl ClaimFence {
     }
 
     fn new(home: &VaultHome, engine: Option<OpenVault>) -> Self {
-        let is_shared = *home.settings.vault.chosen_store() != StoreChoice::Folder;
+        let is_shared = home.settings.vault.is_shared();
         Self {
             records: (!home.is_in_engine()).then(|| home.tasks_folder()),
             deadlines: is_shared.then(|| deadlines_in(&home.folder())),
@@ -113,10 +113,12 @@ pub fn first_lost<'a>(
 /// asks again after some seconds.
 fn ask(open: OpenVault, task: TaskName, claim: ClaimId, until: Instant) {
     let (answer, answered) = mpsc::channel();
-    thread::spawn(move || {
+    let ask = move || {
         let confirmed = open().and_then(|vault| vault.confirm(&task, &claim, Timestamp::now()));
         let _ = answer.send(confirmed.is_ok());
-    });
+    };
+    // If no thread can be started, the deadline decides, as if the engine were silent: the sender is gone, so nobody waits.
+    let _ = thread::Builder::new().spawn(ask);
     let _ = answered.recv_timeout(until.saturating_duration_since(Instant::now()));
 }
 

@@ -99,10 +99,12 @@ compile_error!(
 );
 
 pub mod fence;
+mod ledger_journal;
 mod machine;
 mod postgres;
 pub mod tasks;
 pub mod trust;
+mod vault_home;
 pub mod worktree;
 
 pub use tollgate_base::{audit, digest, error, event, ledger, name, settings, visible};

@@ -14,10 +14,10 @@ use std::fs::{DirBuilder, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
 
+use crate::boot_clock::boot_id;
 use crate::error::{At, Fault, Result};
 use crate::file::version_in;
 use crate::settings::Durability;
@@ -55,7 +55,7 @@ impl Record {
     /// The head that the ledger must have reached.
     fn known(&self) -> Option<Cursor> {
         match &self.unflushed {
-            Some(Unflushed { boot, flushed }) if boot != this_boot() => *flushed,
+            Some(Unflushed { boot, flushed }) if boot != boot_id() => *flushed,
             _ => Some(self.head),
         }
     }
@@ -63,14 +63,6 @@ impl Record {
     fn flushed(self) -> Option<Cursor> {
         self.unflushed.map_or(Some(self.head), |unflushed| unflushed.flushed)
     }
-}
-
-/// The id that the kernel gives to this boot; empty where there is none.
-fn this_boot() -> &'static str {
-    static BOOT: OnceLock<String> = OnceLock::new();
-    BOOT.get_or_init(|| {
-        std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
-    })
 }
 
 impl Ledger {
@@ -95,7 +87,7 @@ impl Ledger {
             Some(record) if is_contradicted => Record { disputed: true, ..record },
             record => {
                 let unflushed =
-                    || Unflushed { boot: this_boot().to_owned(), flushed: record.and_then(Record::flushed) };
+                    || Unflushed { boot: boot_id().to_owned(), flushed: record.and_then(Record::flushed) };
                 let unflushed = (durability == Durability::Fast).then(unflushed);
                 Record { version: VERSION, head: after, disputed: false, unflushed }
             }

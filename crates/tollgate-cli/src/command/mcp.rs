@@ -40,9 +40,10 @@ pub(crate) fn run(invocation: &Invocation, args: &McpArgs) -> Result<Answer, Cli
     let agent = invocation.agent()?;
     let session = invocation.session(&gate, &agent)?;
     let options = ServerOptions { home: Surroundings::home(), session, ..ServerOptions::new(agent) };
-    let mut server = Server::new(gate, options);
+    let again = invocation.elsewhere(&invocation.root()?.0);
+    let mut server = Server::new(gate, options).reopened_by(move || again.gate());
     if let Some(tasks) = tasks {
-        tasks.keep_in_touch();
+        tasks.keep_in_touch()?;
         server = server
             .with_tasks(ServedVault::new(tasks.vault.clone(), tasks.settle).given(invocation.given_claim()?));
     }

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use tollgate::State;
 use tollgate::error::Fault;
 use tollgate::name::Agent;
-use tollgate::settings::{Settings, StoreChoice};
+use tollgate::settings::Settings;
 use tollgate::shared_turn::SharedTurns;
 use tollgate::tasks::{VaultHome, shared_with};
 use tollgate::turn::TurnState as _;
@@ -98,8 +98,7 @@ impl NameRequest<'_> {
         settings: &Settings,
     ) -> Result<Option<Agent>, Fault> {
         let home = home(root, settings)?;
-        let is_shared = *home.settings.vault.chosen_store() != StoreChoice::Folder;
-        if is_shared || kept.as_ref() == Some(&self.hashed) {
+        if home.settings.vault.is_shared() || kept.as_ref() == Some(&self.hashed) {
             return Ok(None);
         }
         let state = home.root.join(STATE_FOLDER);

@@ -5,7 +5,6 @@
 //! that must be blocked; the server gets the first message of a client.
 
 use std::fs;
-use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -14,6 +13,7 @@ use serde_json::{Value, json};
 use tollgate::error::Fault;
 use tollgate::workspace::{STATE_FOLDER, read_settings};
 use tollgate_base::name::random_id;
+use tollgate_base::program::{ProgramEnd, run_with_input};
 
 use super::last_call;
 use super::prologue::quoted;
@@ -328,38 +328,19 @@ impl Drop for Cage {
 
 /// The answer of the command to a payload.
 fn run(mut command: Command, folder: &Path, payload: &str) -> Result<String, String> {
-    let mut child = command
+    command
         .current_dir(folder)
         // The doctor itself may run in an agent's turn.
         .env_remove("TOLLGATE_TURN")
         .env_remove(tollgate_run::LEVEL_VARIABLE)
-        .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .map_err(|error| format!("cannot run the command: {error}"))?;
-    let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
-    if let Some(mut stdin) = stdin {
-        // The command may close its stdin without reading it.
-        let _ = stdin.write_all(payload.as_bytes());
-    }
-    let reader = std::thread::spawn(move || {
-        let mut answer = String::new();
-        stdout.and_then(|mut stdout| stdout.read_to_string(&mut answer).ok()).map(|_| answer)
-    });
-    let started = Instant::now();
-    loop {
-        match child.try_wait() {
-            Ok(Some(status)) if status.success() => break,
-            Ok(Some(status)) => return Err(format!("the command ended with {status}")),
-            Ok(None) if started.elapsed() < PATIENCE => std::thread::sleep(Duration::from_millis(2)),
-            Ok(None) => {
-                let _ = child.kill();
-                let _ = child.wait();
-                return Err(format!("no answer within {} s", PATIENCE.as_secs()));
-            }
-            Err(error) => return Err(error.to_string()),
+        .stderr(Stdio::null());
+    match run_with_input(&mut command, payload.as_bytes(), PATIENCE) {
+        Ok(Some(ProgramEnd { status, output })) if status.success() => {
+            String::from_utf8(output).map_err(|_| "the answer is not UTF-8".into())
         }
+        Ok(Some(ProgramEnd { status, .. })) => Err(format!("the command ended with {status}")),
+        Ok(None) => Err(format!("no answer within {} s", PATIENCE.as_secs())),
+        Err(error) => Err(format!("cannot run the command: {error}")),
     }
-    reader.join().ok().flatten().ok_or_else(|| "the answer is not UTF-8".into())
 }

@@ -1,14 +1,14 @@
 //! Formatters: if a project's formatter changed the agent's own text, the result still counts as the agent's own.
 
-use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tollgate::digest::Digest;
 use tollgate::error::Fault;
 use tollgate::turn::{Extent, FileState, TurnState};
 use tollgate::workspace::Workspace;
+use tollgate_base::program::run_with_input;
 
 use crate::trust::{Formatter, TrustStore};
 
@@ -63,34 +63,12 @@ pub(super) fn adopt(
 fn run(command: &[String], root: &Path, path: &Path, text: &[u8]) -> Option<Vec<u8>> {
     let (program, arguments) = command.split_first()?;
     let path = path.to_string_lossy();
-    let mut child = Command::new(program)
+    let mut command = Command::new(program);
+    command
         .args(arguments.iter().map(|argument| argument.replace("{path}", &path)))
         .current_dir(root)
-        .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .ok()?;
-    let (mut stdin, mut stdout) = (child.stdin.take()?, child.stdout.take()?);
-    let text = text.to_vec();
-    let (sender, receiver) = std::sync::mpsc::channel();
-    std::thread::spawn(move || stdin.write_all(&text));
-    std::thread::spawn(move || {
-        let mut formatted = Vec::new();
-        let read = stdout.read_to_end(&mut formatted);
-        let _ = sender.send(read.map(|_| formatted));
-    });
-    let deadline = Instant::now() + PATIENCE;
-    let formatted = receiver.recv_timeout(PATIENCE).ok().and_then(Result::ok);
-    loop {
-        match child.try_wait().ok()? {
-            Some(status) => return formatted.filter(|_| status.success()),
-            None if Instant::now() > deadline => {
-                let _ = child.kill();
-                let _ = child.wait();
-                return None;
-            }
-            None => std::thread::sleep(Duration::from_millis(1)),
-        }
-    }
+        .stderr(Stdio::null());
+    let ended = run_with_input(&mut command, text, PATIENCE).ok().flatten()?;
+    ended.status.success().then_some(ended.output)
 }

@@ -105,6 +105,29 @@ fn a_client_writes_in_the_name_of_the_servers_agent() {
 }
 
 #[test]
+fn changed_settings_reach_a_running_server_and_its_turn_goes_on() {
+    let world = World::with("");
+    world.puts("a", "one");
+    let mut client = Client::of(&world, "blue");
+    let write = |file: &str| json!({"path": file, "content": "mine"});
+    client.done("read_text_file", json!({"path": "a"}));
+    client.done("write_file", write("b"));
+    world.puts(".tollgate/config.toml", "[guard]\nprotected = [\"b\"]\n");
+    assert_eq!(client.refused("write_file", write("b"))["error_type"], "PROTECTED_PATH");
+    world.puts("a", "foreign");
+    assert_eq!(client.refused("write_file", write("a"))["error_type"], "STALE_FILE");
+    world.puts(".tollgate/config.toml", "[guard]\nmode = \"what\"\n");
+    for _ in 0..2 {
+        let answer = client.call("write_file", write("c"));
+        assert_eq!(answer["isError"], true, "{answer}");
+        assert!(answer["content"][0]["text"].as_str().unwrap().contains("what"), "{answer}");
+    }
+    assert!(!world.path("c").exists());
+    std::fs::remove_file(world.path(".tollgate/config.toml")).unwrap();
+    client.done("write_file", write("b"));
+}
+
+#[test]
 fn killing_the_server_frees_its_tasks_at_once() {
     let world = with_vault("");
     world.run("task add One").is(0);

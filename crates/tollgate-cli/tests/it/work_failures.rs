@@ -225,3 +225,33 @@ fn a_process_that_outlives_its_command_does_not_delay_the_task() {
     assert_eq!(ran.stdout(), "begun\n1 task done\n");
     fs::write(world.tmp().join("fifo"), "end\n").unwrap();
 }
+
+/// A worker that has room for this many threads, because each takes a gibibyte of the address space.
+fn crowded<'w>(world: &'w World, threads: u64, words: &str) -> Run<'w> {
+    let limit = format!("--as={}", (threads << 30) + (700 << 20));
+    let words = [limit.as_str(), "tollgate", "work", "--agent", "blue"].into_iter().chain(words.split(' '));
+    world.program("prlimit", words).env("RUST_MIN_STACK", (1 << 30).to_string())
+}
+
+#[test]
+fn a_worker_whose_threads_cannot_start_says_so_and_ends() {
+    let world = world("");
+    for (threads, thread) in [(1, "the thread that waits for signals"), (6, "a thread of the worker")] {
+        let ran = crowded(&world, threads, "--jobs 64 -- true").ends();
+        assert_eq!(ran.code(), Some(3), "{ran}");
+        assert!(ran.stderr().contains(&format!("error: cannot start `{thread}`")), "{ran}");
+    }
+}
+
+#[test]
+fn a_task_is_returned_if_there_is_no_thread_for_its_time_limit() {
+    let world = world("");
+    world.run("task add one").is(0);
+    // Two for the watcher, and one each for the signals, the worker, and what the command prints.
+    let ran = crowded(&world, 5, "--once --timeout 1h -- touch begun").ends();
+    assert!(ran.stderr().contains("cannot start the command"), "{ran}");
+    assert_eq!(count(&world, "Needs_Action"), 1, "{ran}");
+    assert!(!world.path("begun").exists(), "{ran}");
+    crowded(&world, 9, "--once --timeout 1h -- touch begun").ends().is(0);
+    assert!(world.path("begun").exists());
+}

@@ -39,9 +39,9 @@ pub(super) struct McpConnection {
     kind: ConnectionKind,
     session: Session,
     turns: Mutex<BegunTurns>,
-    /// The gate, fenced by the claims of this connection.
-    gate: Gate,
     claims: TakenClaims,
+    /// Around the gate of every call.
+    fence: WriteFence,
 }
 
 /// The claims that a connection has made and not released, and the locks of those that it holds.
@@ -57,7 +57,8 @@ fn fence(server: &Server, claims: &TakenClaims) -> WriteFence {
         }
         // It has made these claims.
         let Some(tasks) = server.tasks() else { return Ok(None) };
-        let workspace = server.gate().workspace();
+        let gate = server.gate();
+        let workspace = gate.workspace();
         let home = VaultHome::of(workspace.path(), workspace.settings())?;
         let fence = ClaimFence::of(&home, &tasks.vault);
         first_lost(taken.iter().map(|(task, id)| (&fence, task, id)))
@@ -79,12 +80,13 @@ impl McpConnection {
             ConnectionKind::OneCall => server.turns().session(),
         };
         let claims = TakenClaims::default();
-        let gate = server.gate().clone().fenced(fence(&server, &claims));
-        Self { server, kind, session, turns: Mutex::default(), gate, claims }
+        let fence = fence(&server, &claims);
+        Self { server, kind, session, turns: Mutex::default(), claims, fence }
     }
 
-    pub(super) fn gate(&self) -> &Gate {
-        &self.gate
+    /// The gate for a call, fenced by the claims of this connection.
+    pub(super) fn gate_for_call(&self) -> Result<Gate> {
+        Ok(self.server.gate_for_call()?.fenced(WriteFence::clone(&self.fence)))
     }
 
     pub(super) fn server(&self) -> &Server {
@@ -113,7 +115,7 @@ impl McpConnection {
     }
 
     fn begin_locked(&self, turns: &mut BegunTurns) -> Result<Arc<RunningTurn>> {
-        let begun = self.server.turns().begin(self.session.clone())?;
+        let begun = self.server.turns().begin(&self.server.gate(), self.session.clone())?;
         turns.ids.push(begun.id().to_owned());
         turns.running = Some(begun.clone());
         Ok(begun)
@@ -159,7 +161,7 @@ impl McpConnection {
     /// The claim id is written in the task's file, so knowing it proves nothing. A leased claim belongs to the agent,
     /// which may come back over another connection; a held claim belongs to the connection that holds it.
     pub(super) fn owns(&self, claim: &Claim) -> bool {
-        let is_given = || self.server.tasks().and_then(|tasks| tasks.given.as_ref()) == Some(&claim.id);
+        let is_given = || self.server.tasks().is_some_and(|tasks| tasks.given.as_ref() == Some(&claim.id));
         claim.agent == *self.server.agent()
             && match claim.tenure {
                 Tenure::Leased(_) => true,

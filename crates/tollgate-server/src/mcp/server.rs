@@ -1,18 +1,22 @@
 //! The MCP server without a transport: the workspace, the agent, its turns and its tasks.
 //!
-//! All connections of one server share it.
+//! All connections of one server share it. The settings may change while it runs: then it gets another gate, and its turns go
+//! on.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::Notify;
+use tollgate::error::Result;
 use tollgate::gate::Gate;
 use tollgate::name::Agent;
 use tollgate::turn::Session;
+use tollgate::workspace::{Workspace, read_settings};
 
 use super::tasks::ServedVault;
-use super::turns::Turns;
+use super::turns::{Turns, lock};
 use crate::late_write_check;
 
 /// A turn that nobody has used for this long ends. The limit is a day, because an agent may wait that long for a
@@ -44,34 +48,61 @@ impl ServerOptions {
 pub struct Server(Arc<ServerState>);
 
 struct ServerState {
-    gate: Gate,
+    gate: Mutex<Gate>,
+    reopening: OnceLock<Reopening>,
     agent: Agent,
     home: Option<PathBuf>,
     turns: Turns,
     /// Set once the workspace has a vault.
-    tasks: OnceLock<ServedVault>,
+    tasks: Mutex<Option<Arc<ServedVault>>>,
     changed: Notify,
 }
+
+/// How a server that nobody tells about changed settings notices them.
+struct Reopening {
+    open: Box<dyn Fn() -> Result<Gate> + Send + Sync>,
+    /// The settings file at the last look.
+    seen: Mutex<Option<FileStamp>>,
+}
+
+/// The inode, the time of change and the length of a file; `None` if there is no file. Another stamp means that the file may
+/// have changed.
+type FileStamp = Option<(u64, i64, i64, u64)>;
 
 impl Server {
     /// A server for an open workspace.
     pub fn new(gate: Gate, options: ServerOptions) -> Self {
         let ServerOptions { agent, idle, home, session } = options;
-        let turns = Turns::new(gate.clone(), agent.clone(), idle, session);
-        let (tasks, changed) = (OnceLock::new(), Notify::new());
-        Self(Arc::new(ServerState { gate, agent, home, turns, tasks, changed }))
+        let turns = Turns::new(agent.clone(), idle, session);
+        let (gate, reopening) = (Mutex::new(gate), OnceLock::new());
+        let (tasks, changed) = (Mutex::default(), Notify::new());
+        Self(Arc::new(ServerState { gate, reopening, agent, home, turns, tasks, changed }))
+    }
+
+    /// Opens the gate again before a call if the settings in `config.toml` have changed. If it cannot be opened, the call
+    /// fails: a server must not go on with settings that do not apply any more.
+    #[must_use]
+    pub fn reopened_by(self, open: impl Fn() -> Result<Gate> + Send + Sync + 'static) -> Self {
+        self.0.reopening.get_or_init(|| Reopening { open: Box::new(open), seen: Mutex::default() });
+        self
     }
 
     /// Adds the workspace's tasks. Without them the task tools answer that there is no vault.
     #[must_use]
     pub fn with_tasks(self, tasks: ServedVault) -> Self {
-        self.offer_tasks(|| tasks);
+        self.replace_tasks(tasks);
         self
     }
 
-    /// Adds the tasks to a running server. Only the first offer counts, because clients may hold claims in it.
-    pub(crate) fn offer_tasks(&self, tasks: impl FnOnce() -> ServedVault) {
-        self.0.tasks.get_or_init(tasks);
+    /// From the next call on, clients use this gate.
+    pub(crate) fn replace_gate(&self, gate: Gate) {
+        *lock(&self.0.gate) = gate;
+    }
+
+    /// From the next call on, clients use this vault. Only for servers whose clients hold no claims by a lock: a lease lasts
+    /// in the store itself.
+    pub(crate) fn replace_tasks(&self, tasks: ServedVault) {
+        *lock(&self.0.tasks) = Some(Arc::new(tasks));
     }
 
     /// Ends the turns that were idle for too long. The HTTP transport calls this on a timer.
@@ -79,8 +110,27 @@ impl Server {
         self.0.turns.expire();
     }
 
-    pub(super) fn gate(&self) -> &Gate {
-        &self.0.gate
+    /// The gate as it is.
+    pub(super) fn gate(&self) -> Gate {
+        lock(&self.0.gate).clone()
+    }
+
+    /// The gate for a call: opened again if the settings have changed. Blocks.
+    pub(super) fn gate_for_call(&self) -> Result<Gate> {
+        let Some(Reopening { open, seen }) = self.0.reopening.get() else { return Ok(self.gate()) };
+        let path = self.gate().workspace().state_path().join("config.toml");
+        let stamp: FileStamp = std::fs::metadata(&path)
+            .ok()
+            .map(|file| (file.ino(), file.ctime(), file.ctime_nsec(), file.size()));
+        let mut seen = lock(seen);
+        // The stamp is older than what is read below, so a change in between is found by the next call.
+        if *seen != Some(stamp) {
+            if read_settings(&path)? != *self.gate().workspace().settings() {
+                self.replace_gate(open()?);
+            }
+            *seen = Some(stamp);
+        }
+        Ok(self.gate())
     }
 
     pub(super) fn agent(&self) -> &Agent {
@@ -95,8 +145,8 @@ impl Server {
         &self.0.turns
     }
 
-    pub(super) fn tasks(&self) -> Option<&ServedVault> {
-        self.0.tasks.get()
+    pub(super) fn tasks(&self) -> Option<Arc<ServedVault>> {
+        lock(&self.0.tasks).clone()
     }
 
     /// A call has replaced a file, so a late-write check will be due.
@@ -106,6 +156,7 @@ impl Server {
 
     /// Runs the late-write checks that calls make necessary, for as long as it is polled.
     pub(super) async fn late_write_checks(&self) {
-        late_write_check::after_each(&self.0.changed, || Some(self.0.gate.workspace().clone())).await;
+        let workspace = || Some(Workspace::clone(self.gate().workspace()));
+        late_write_check::after_each(&self.0.changed, workspace).await;
     }
 }

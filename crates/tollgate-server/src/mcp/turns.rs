@@ -111,7 +111,6 @@ impl Drop for RunningTurn {
 
 /// All turns of a server, by id.
 pub(crate) struct Turns {
-    gate: Gate,
     agent: Agent,
     idle: Duration,
     running: Mutex<HashMap<String, Arc<RunningTurn>>>,
@@ -120,16 +119,16 @@ pub(crate) struct Turns {
 }
 
 impl Turns {
-    pub(crate) fn new(gate: Gate, agent: Agent, idle: Duration, session: Session) -> Self {
-        Self { gate, agent, idle, running: Mutex::default(), session }
+    pub(crate) fn new(agent: Agent, idle: Duration, session: Session) -> Self {
+        Self { agent, idle, running: Mutex::default(), session }
     }
 
     pub(crate) fn session(&self) -> Session {
         self.session.clone()
     }
 
-    pub(crate) fn begin(&self, session: Session) -> Result<Arc<RunningTurn>> {
-        let begun = RunningTurn::begin(&self.gate, &self.agent, session)?;
+    pub(crate) fn begin(&self, gate: &Gate, session: Session) -> Result<Arc<RunningTurn>> {
+        let begun = RunningTurn::begin(gate, &self.agent, session)?;
         // Dropped after the lock is released.
         let mut over = Vec::new();
         let mut running = lock(&self.running);
@@ -187,17 +186,17 @@ mod tests {
     use super::*;
     use tollgate::workspace::{Options, Workspace};
 
-    fn turns(folder: &Path, idle: Duration) -> Turns {
+    fn turns(folder: &Path) -> (Gate, Turns) {
         let gate = Gate::new(Workspace::open(folder, Options::default()).unwrap());
-        Turns::new(gate, "blue".parse().unwrap(), idle, Session::default())
+        (gate, Turns::new("blue".parse().unwrap(), Duration::MAX, Session::default()))
     }
 
     #[test]
     fn many_calls_of_a_turn_read_a_file_or_one_writes_it() {
         let folder = tempfile::tempdir().unwrap();
-        let turns = turns(folder.path(), Duration::MAX);
-        let turn = turns.begin(turns.session()).unwrap();
-        let [a, same] = ["a", "./a"].map(|name| turns.gate.workspace().canonical(name).unwrap());
+        let (gate, turns) = turns(folder.path());
+        let turn = turns.begin(&gate, turns.session()).unwrap();
+        let [a, same] = ["a", "./a"].map(|name| gate.workspace().canonical(name).unwrap());
         let (first, second) = (turn.reading(&a), turn.reading(&same));
         assert!(turn.lanes[lane(&a)].try_write().is_err(), "a write waits for the reads");
         drop((first, second));
@@ -211,11 +210,11 @@ mod tests {
     #[test]
     fn the_turn_that_was_unused_for_longest_is_ended_first() {
         let folder = tempfile::tempdir().unwrap();
-        let turns = turns(folder.path(), Duration::MAX);
+        let (gate, turns) = turns(folder.path());
         let ids: Vec<String> =
-            (0..MOST).map(|_| turns.begin(turns.session()).unwrap().id().to_owned()).collect();
+            (0..MOST).map(|_| turns.begin(&gate, turns.session()).unwrap().id().to_owned()).collect();
         assert!(turns.find(&ids[0]).is_some());
-        turns.begin(turns.session()).unwrap();
+        turns.begin(&gate, turns.session()).unwrap();
         assert!(turns.find(&ids[0]).is_some(), "it was used a moment ago");
         assert!(turns.find(&ids[1]).is_none());
         assert_eq!(lock(&turns.running).len(), MOST);

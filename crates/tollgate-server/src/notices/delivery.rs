@@ -1,14 +1,14 @@
-//! Delivering notices: a queue, one thread, a command or a signed webhook.
+//! Delivering notices: to a command, to a signed webhook, or to both. Each has its own queue and its own thread, so one that fails
+//! does not delay the other.
 //!
 //! A webhook follows the Standard Webhooks specification: `webhook-id` is the same in every try, so that a receiver can drop
 //! a repetition; `webhook-signature` is the HMAC-SHA256 of `ID.TIMESTAMP.BODY`.
 
-use std::io::Write as _;
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use base64::Engine as _;
 use hmac::{Hmac, KeyInit as _, Mac as _};
@@ -16,13 +16,14 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 use sha2::Sha256;
-use tollgate::error::{Fault, Result};
+use tollgate::error::{At, Fault, Result};
 use tollgate::settings::NotifySettings;
+use tollgate_base::program::run_with_input;
 use ureq::tls::TlsConfig;
 
 use crate::secret::Secret;
 
-/// The number of notices that wait. More mean that nobody reads them.
+/// The number of notices that wait for the command, and for the webhook. More mean that nobody reads them.
 const QUEUE: usize = 64;
 
 /// The time for one try.
@@ -126,22 +127,36 @@ pub(crate) struct DeliveryStatus {
     last_error: Option<String>,
 }
 
-/// The notices that wait to be delivered, and their thread.
+/// Delivers one notice: its id, and its text. An error is the reason in a sentence.
+type Deliver = Box<dyn Fn(&str, &str) -> Result<(), String> + Send>;
+
+/// The notices that wait to be delivered, and their threads.
 pub(crate) struct NoticeQueue {
     settings: NotifySettings,
-    queue: SyncSender<Value>,
+    /// One for the command, one for the webhook.
+    queues: Vec<SyncSender<String>>,
     status: Arc<Mutex<DeliveryStatus>>,
 }
 
 impl NoticeQueue {
-    /// Starts the thread.
-    pub(crate) fn start(target: NoticeTarget) -> Self {
-        let (queue, waiting) = sync_channel(QUEUE);
+    /// Starts the threads.
+    pub(crate) fn start(target: NoticeTarget) -> Result<Self> {
+        let NoticeTarget { settings, webhook, pauses } = target;
+        let command = Some(settings.command.clone()).filter(|command| !command.is_empty());
+        let command = command.map(|command| -> Deliver { Box::new(move |_, body| run(&command, body)) });
+        let webhook = webhook.map(|webhook| -> Deliver { Box::new(move |id, body| webhook.post(id, body)) });
         let status = Arc::<Mutex<DeliveryStatus>>::default();
-        let (settings, told) = (target.settings.clone(), status.clone());
-        // It ends with the process, or when the queue is dropped.
-        thread::spawn(move || deliver(&waiting, &target, &told));
-        Self { settings, queue, status }
+        let start = |deliver: Deliver| {
+            let (queue, waiting) = sync_channel(QUEUE);
+            let (pauses, told) = (pauses.clone(), status.clone());
+            // It ends with the process, or when the queue is dropped.
+            let started =
+                thread::Builder::new().spawn(move || deliver_all(&waiting, &deliver, &pauses, &told));
+            started.at("start", "the thread that delivers notices")?;
+            Ok(queue)
+        };
+        let queues = command.into_iter().chain(webhook).map(start).collect::<Result<_>>()?;
+        Ok(Self { settings, queues, status })
     }
 
     pub(crate) fn settings(&self) -> &NotifySettings {
@@ -155,21 +170,23 @@ impl NoticeQueue {
     /// Never waits.
     pub(crate) fn send(&self, mut notice: Value) {
         notice["time"] = Timestamp::now().to_string().into();
-        if let Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) = self.queue.try_send(notice) {
-            self.status.lock().unwrap_or_else(PoisonError::into_inner).dropped += 1;
+        let body = notice.to_string();
+        for queue in &self.queues {
+            if queue.try_send(body.clone()).is_err() {
+                self.status.lock().unwrap_or_else(PoisonError::into_inner).dropped += 1;
+            }
         }
     }
 }
 
-fn deliver(waiting: &Receiver<Value>, target: &NoticeTarget, status: &Mutex<DeliveryStatus>) {
-    while let Ok(notice) = waiting.recv() {
-        let (body, command) = (notice.to_string(), &target.settings.command);
-        if !command.is_empty() {
-            tried(&target.pauses, status, |_| run(command, &body));
-        }
-        if let Some(webhook) = &target.webhook {
-            tried(&target.pauses, status, |id| webhook.post(id, &body));
-        }
+fn deliver_all(
+    waiting: &Receiver<String>,
+    deliver: &Deliver,
+    pauses: &[Duration],
+    status: &Mutex<DeliveryStatus>,
+) {
+    for body in waiting {
+        tried(pauses, status, |id| deliver(id, &body));
     }
 }
 
@@ -202,38 +219,21 @@ fn tried(pauses: &[Duration], status: &Mutex<DeliveryStatus>, make: impl Fn(&str
 /// Runs the command with the notice on its standard input.
 fn run(command: &[String], body: &str) -> Result<(), String> {
     let Some((program, arguments)) = command.split_first() else { return Ok(()) };
-    let mut child = Command::new(program)
-        .args(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .map_err(|error| format!("`{program}` cannot be run: {error}"))?;
-    if let Some(mut input) = child.stdin.take() {
-        // A program that does not read its input is not wrong.
-        let _ = input.write_all(body.as_bytes());
+    let mut command = Command::new(program);
+    command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null());
+    match run_with_input(&mut command, body.as_bytes(), TRY) {
+        Ok(Some(ended)) if ended.status.success() => Ok(()),
+        Ok(Some(ended)) => Err(format!("`{program}` failed: {}", ended.status)),
+        Ok(None) => Err(format!("`{program}` did not end within {} seconds", TRY.as_secs())),
+        Err(error) => Err(format!("`{program}` cannot be run: {error}")),
     }
-    let deadline = Instant::now() + TRY;
-    loop {
-        match child.try_wait() {
-            Ok(Some(status)) if status.success() => return Ok(()),
-            Ok(Some(status)) => return Err(format!("`{program}` failed: {status}")),
-            Ok(None) if Instant::now() < deadline => thread::sleep(Duration::from_millis(20)),
-            Ok(None) => return Err(stopped(&mut child, program)),
-            Err(error) => return Err(error.to_string()),
-        }
-    }
-}
-
-fn stopped(child: &mut Child, program: &str) -> String {
-    let _ = child.kill();
-    let _ = child.wait();
-    format!("`{program}` did not end within {} seconds", TRY.as_secs())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write as _;
+    use std::time::Instant;
 
     #[test]
     fn a_signature_is_that_of_the_specification() {
@@ -281,7 +281,8 @@ mod tests {
     fn a_full_queue_drops_and_never_waits() {
         let settings =
             NotifySettings { command: vec!["sleep".into(), "30".into()], ..NotifySettings::default() };
-        let delivery = NoticeQueue::start(NoticeTarget { settings, webhook: None, pauses: Vec::new() });
+        let delivery =
+            NoticeQueue::start(NoticeTarget { settings, webhook: None, pauses: Vec::new() }).unwrap();
         let begun = Instant::now();
         for number in 0..QUEUE + 10 {
             delivery.send(serde_json::json!({"number": number}));
@@ -289,6 +290,29 @@ mod tests {
         assert!(begun.elapsed() < Duration::from_secs(5));
         // One or none is being delivered.
         assert!((9..=10).contains(&delivery.status().dropped), "{:?}", delivery.status());
+    }
+
+    #[test]
+    fn a_command_that_fails_does_not_delay_the_webhook() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let (heard, called) = std::sync::mpsc::channel();
+        thread::spawn(move || {
+            for mut stream in listener.incoming().map(std::result::Result::unwrap) {
+                stream
+                    .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+                    .unwrap();
+                heard.send(()).unwrap();
+            }
+        });
+        let settings = NotifySettings { command: vec!["false".into()], ..NotifySettings::default() };
+        let webhook = Some(Webhook::new(url, "s").unwrap());
+        let pauses = vec![Duration::from_secs(3600)];
+        let delivery = NoticeQueue::start(NoticeTarget { settings, webhook, pauses }).unwrap();
+        for number in 0..2 {
+            delivery.send(serde_json::json!({"number": number}));
+            called.recv_timeout(Duration::from_secs(30)).unwrap();
+        }
     }
 
     #[test]

@@ -2,11 +2,11 @@
 //! that is refused again and again.
 //!
 //! The server watches the workspace anyway, so it is the one that sends. Nothing waits for a notice: noticing puts it into a
-//! queue of limited length, and a thread delivers it, with a limited number of tries. What cannot be delivered is counted,
+//! queue of limited length, and a thread delivers it, with a limited number of tries. The command and the webhook have one each. What cannot be delivered is counted,
 //! and `/health` says so.
 //!
 //! - `noticing`: what deserves a notice, from what happens; pure.
-//! - `delivery`: the queue, the thread, the command and the webhook.
+//! - `delivery`: the queues, their threads, the command and the webhook.
 
 pub(crate) mod delivery;
 mod noticing;

@@ -148,7 +148,7 @@ impl World {
         let serving = std::thread::spawn(move || {
             let site = Site::new(provider, options()).unwrap();
             if let Some(target) = target {
-                site.tell(target);
+                site.tell(target).unwrap();
             }
             bound.run(site).unwrap();
         });

@@ -59,6 +59,26 @@ impl World {
 const LONG: Duration = Duration::from_secs(1800);
 
 #[test]
+fn every_beat_gives_a_claim_its_whole_lease_and_records_nothing() {
+    let world = World::leased(LONG);
+    let start = Timestamp::now();
+    let claimed = world.claim(start);
+    assert_eq!(world.vault.heartbeat_interval(&claimed.claim), Some(LONG / 3));
+    let recorded = || world.vault.store().events("", 100).unwrap().0.len();
+    let before = recorded();
+    for minutes in [10, 20, 45] {
+        let now = start + SignedDuration::from_mins(minutes);
+        assert!(world.vault.beat(&claimed.task, &claimed.claim, now).unwrap());
+        let claim = world.vault.store().claim_of(&claimed.task, now).unwrap().unwrap();
+        assert_eq!(claim.lease_until(), Some(now + LONG), "after {minutes} minutes");
+    }
+    assert_eq!(recorded(), before);
+    let returned = Release::give_back("stopped");
+    world.vault.release(&claimed.task, &claimed.claim.id, &returned, start).unwrap().unwrap();
+    assert!(!world.vault.beat(&claimed.task, &claimed.claim, start).unwrap());
+}
+
+#[test]
 fn a_claim_lasts_until_a_moment_before_its_lease_is_over_and_longer_if_it_is_renewed() {
     let lease = Duration::from_millis(1200);
     let world = World::leased(lease);

@@ -4,14 +4,14 @@ mod demo;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::sync::{Once, OnceLock};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
 
 use clap::Args;
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use tollgate::error::{Fault, Result};
+use tollgate::error::{At, Fault, Result};
 use tollgate::gate::Gate;
 use tollgate::name::Agent;
 use tollgate::tasks::VaultHome;
@@ -107,7 +107,7 @@ pub(crate) fn run(invocation: &Invocation, args: &ServeArgs) -> Result<Answer, C
         match invocation.trust().notify(&root)? {
             TrustedNotify::None => {}
             TrustedNotify::Trusted(settings) => {
-                site.tell(NoticeTarget::new(settings, invocation.notify_secret())?);
+                site.tell(NoticeTarget::new(settings, invocation.notify_secret())?)?;
             }
             TrustedNotify::Untrusted => output::tell(words::NOTIFY_NOT_TRUSTED),
         }
@@ -162,11 +162,8 @@ fn stop_on_signals(bound: &Bound, demo: bool) -> Result<()> {
         source,
     })?;
     let stop = bound.stop();
-    thread::spawn(move || {
-        for _ in signals.forever() {
-            stop.stop();
-        }
-    });
+    let listen = move || signals.forever().for_each(|_| stop.stop());
+    thread::Builder::new().spawn(listen).at("start", "the thread that waits for signals")?;
     Ok(())
 }
 
@@ -175,7 +172,7 @@ struct LocalWorkspace {
     invocation: Invocation,
     root: PathBuf,
     /// The background thread is started once, however often the workspace is opened.
-    in_touch: Once,
+    in_touch: Mutex<bool>,
     /// As long as this lives, the folders show the tasks of an engine.
     view: OnceLock<Maintainer>,
 }
@@ -183,7 +180,7 @@ struct LocalWorkspace {
 impl LocalWorkspace {
     fn new(invocation: Invocation) -> Result<Self> {
         let root = invocation.root()?.0;
-        Ok(Self { invocation, root, in_touch: Once::new(), view: OnceLock::new() })
+        Ok(Self { invocation, root, in_touch: Mutex::default(), view: OnceLock::new() })
     }
 }
 
@@ -206,7 +203,12 @@ impl WorkspaceProvider for LocalWorkspace {
         let workspace = self.invocation.workspace()?;
         let tasks = self.invocation.tasks_of(&workspace)?;
         if let Some(tasks) = &tasks {
-            self.in_touch.call_once(|| tasks.keep_in_touch());
+            let mut is_in_touch = self.in_touch.lock().unwrap_or_else(PoisonError::into_inner);
+            if !*is_in_touch {
+                tasks.keep_in_touch()?;
+                *is_in_touch = true;
+            }
+            drop(is_in_touch);
             if self.view.get().is_none()
                 && let Some(view) = tasks.keep_view()?
             {

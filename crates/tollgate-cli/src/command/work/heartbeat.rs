@@ -13,11 +13,9 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
-use tollgate::error::Result;
-use tollgate::vault::claim::Tenure;
 use tollgate::vault::store::Landed;
 use tollgate::vault::{BEATS, Claimed, State};
-use tollgate_base::boot_clock::{comes, millis_since_boot};
+use tollgate_base::boot_clock::{comes, millis, millis_since_boot};
 
 use super::shift::Shift;
 use crate::words;
@@ -55,40 +53,34 @@ pub(super) enum Fenced {
 }
 
 impl Shift<'_> {
-    /// How often the store must hear that the owner of this claim is alive, if at all.
-    pub(super) fn heartbeat_interval(&self, claimed: &Claimed) -> Option<Duration> {
-        let leased = matches!(claimed.claim.tenure, Tenure::Leased(_));
-        let lease = || self.tasks.vault.terms().lease / BEATS;
-        self.tasks.vault.store().heartbeat_interval().or_else(|| leased.then(lease))
-    }
-
-    /// Waits for the command, with a heartbeat if the store needs one.
-    pub(super) fn with_heartbeat(
+    /// Waits for the command, with a heartbeat if the store needs one. After an error, nobody has waited.
+    pub(super) fn with_heartbeat<T>(
         &self,
         claimed: &Claimed,
         group: Pid,
-        wait: impl FnOnce(),
-    ) -> io::Result<Option<Fenced>> {
-        let Some(interval) = self.heartbeat_interval(claimed) else {
-            wait();
-            return Ok(None);
-        };
+        wait: impl FnOnce() -> io::Result<T>,
+    ) -> io::Result<(Option<Fenced>, T)> {
+        let interval = self.tasks.vault.heartbeat_interval(&claimed.claim);
+        let Some(interval) = interval else { return Ok((None, wait()?)) };
         // The claim was made before this moment, so a lease that is counted from here ends a little too late, unless the store
         // knows better. The margin is much larger.
         let at = self.tasks.vault.heard(&claimed.claim.id, millis_since_boot());
         self.warden.kill_at(group, after(KILL, BEATS * interval, at))?;
         let heard = Mutex::new(LastHeard { at, has_failed: false });
-        Ok(thread::scope(|scope| {
+        thread::scope(|scope| {
             let (ended, over) = mpsc::channel::<()>();
             let (ended_too, over_too) = mpsc::channel::<()>();
             let heard = &heard;
-            let heart = scope.spawn(move || self.beat(interval, claimed, group, heard, &over));
-            let timer = scope.spawn(move || stop_in_time(BEATS * interval, group, heard, &over_too));
-            wait();
+            let thread = thread::Builder::new;
+            let heart =
+                thread().spawn_scoped(scope, move || self.beat(interval, claimed, group, heard, &over))?;
+            let timer = thread()
+                .spawn_scoped(scope, move || stop_in_time(BEATS * interval, group, heard, &over_too))?;
+            let waited = wait();
             drop((ended, ended_too));
             let lost = heart.join().unwrap_or(None);
-            lost.or(timer.join().unwrap_or(None))
-        }))
+            Ok((lost.or(timer.join().unwrap_or(None)), waited?))
+        })
     }
 
     /// Sends heartbeats until the command has ended, or is killed because its claim was lost.
@@ -114,7 +106,7 @@ impl Shift<'_> {
             }
             since = millis_since_boot();
             pause = interval;
-            match self.heartbeat(claimed) {
+            match self.tasks.vault.beat(&claimed.task, &claimed.claim, self.invocation.now()) {
                 Ok(true) => hear(since),
                 // It still ends with this process.
                 Ok(false) if self.may_go_on(claimed, &mut released) => hear(NEVER),
@@ -150,19 +142,6 @@ impl Shift<'_> {
             Err(_) => released.is_some(),
         }
     }
-
-    /// Renews a lease, or tells the store that the holder of a held claim is alive. Whether it still owns the task.
-    fn heartbeat(&self, claimed: &Claimed) -> Result<bool> {
-        let (vault, task, id) = (&self.tasks.vault, &claimed.task, &claimed.claim.id);
-        match claimed.claim.tenure {
-            Tenure::Held => vault.heartbeat(task, id),
-            Tenure::Leased(_) => vault.verify(task, id, self.invocation.now()),
-        }
-    }
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// When this many twelfths of a lease are over that began at this moment. In milliseconds since the machine was started, by a

@@ -232,7 +232,7 @@ impl Shift<'_> {
         // With `--json`, stdout is reserved for the JSON document.
         let stdout = if self.quiet { Stream::Stderr } else { Stream::Stdout };
         let relay = Relay::connect(&mut command, stdout)?;
-        if self.heartbeat_interval(claimed).is_some() {
+        if self.tasks.vault.heartbeat_interval(claim).is_some() {
             self.warden.ready()?;
         }
         // Without a lock the claim has a lease, which the heartbeat renews.
@@ -245,21 +245,18 @@ impl Shift<'_> {
         drop(command);
         let (group, go) = (Pid::from_child(&child), child.stdin.take());
         // Kills the whole group and waits until it is dead: until then the task must not be free.
-        let mut end = || -> io::Result<Option<ExitStatus>> {
+        let mut end = || {
             // An error means that no process of the group is left.
             let _ = kill_process_group(group, Signal::KILL);
             // Before the child is reaped: afterwards its id may be that of another group.
             self.warden.spare(group);
-            let status = child.wait()?;
+            let status = child.wait();
             let patience = if borrowers.have_lock { BURIAL } else { SHORT_BURIAL };
-            let gone = borrowers.are_gone(patience).map_err(|fault| io::Error::other(fault.to_string()))?;
-            // Without the lock, a process that has left the group holds nothing. Its guarded writes are refused.
-            Ok((gone || !borrowers.have_lock).then_some(status))
+            buried(status, borrowers.are_gone(patience), borrowers.have_lock)
         };
         if !self.started(group) {
-            return Ok(end()?.map_or(JobEnd::StillRuns, |_| JobEnd::NotStarted));
+            return Ok(end().map_or(JobEnd::StillRuns, |_| JobEnd::NotStarted));
         }
-        let mut timed_out = false;
         let wait = || {
             // Only now the warden knows of it. If it is dead, there is nothing to wait for.
             let _ = go.map(|mut go| go.write_all(b"\n"));
@@ -270,11 +267,12 @@ impl Shift<'_> {
                 }
             }
         };
-        let fenced = self.with_heartbeat(claimed, group, || timed_out = self.with_timeout(group, wait));
+        let waited = self.with_heartbeat(claimed, group, || self.with_timeout(group, wait));
         let stopped = self.ended(group);
-        let fenced = match fenced {
-            Ok(fenced) => fenced,
-            Err(error) => return end()?.map_or(Ok(JobEnd::StillRuns), |_| Err(error)),
+        let (fenced, timed_out) = match waited {
+            Ok(waited) => waited,
+            // Nobody waited, so the command has not begun.
+            Err(error) => return end().map_or(Ok(JobEnd::StillRuns), |_| Err(error)),
         };
         let succeeded = || {
             let looked = waitid(WaitId::Pid(group), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
@@ -285,9 +283,9 @@ impl Shift<'_> {
         // A command that was asked to stop may say that all is well. What it has started may still run.
         let status = if succeeded() && !timed_out && fenced.is_none() {
             self.warden.spare(group);
-            Some(child.wait()?)
+            child.wait().ok()
         } else {
-            end()?
+            end()
         };
         let output = relay.end();
         Ok(status.map_or(JobEnd::StillRuns, |status| JobEnd::Ended {
@@ -298,6 +296,17 @@ impl Shift<'_> {
             output,
         }))
     }
+}
+
+/// How a killed command ended. `None` if a process that it started may still run and hold the lock of the claim: also if that
+/// cannot be found out, because the task must not be free before its last process has ended.
+fn buried(
+    status: io::Result<ExitStatus>,
+    gone: tollgate::error::Result<bool>,
+    have_lock: bool,
+) -> Option<ExitStatus> {
+    // Without the lock, a process that has left the group holds nothing. Its guarded writes are refused.
+    status.ok().filter(|_| !have_lock || gone.unwrap_or(false))
 }
 
 enum JobEnd {
@@ -314,4 +323,25 @@ enum JobEnd {
     NotStarted,
     /// The command failed, but a process that it started left its group, still runs and holds the lock.
     StillRuns,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_found_out_about_a_killed_command_counts_as_running() {
+        let (killed, fault) = (|| Ok(ExitStatus::from_raw(9)), || Fault::invalid("no memory"));
+        for (gone, have_lock, is_buried) in [
+            (Ok(true), true, true),
+            (Ok(false), true, false),
+            (Err(fault()), true, false),
+            (Ok(false), false, true),
+            (Err(fault()), false, true),
+        ] {
+            let shown = format!("{gone:?} {have_lock}");
+            assert_eq!(buried(killed(), gone, have_lock).is_some(), is_buried, "{shown}");
+        }
+        assert!(buried(Err(io::Error::other("no child")), Ok(true), true).is_none());
+    }
 }

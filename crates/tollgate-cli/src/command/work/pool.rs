@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use rustix::process::{Pid, Signal, kill_process_group};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
-use tollgate::error::{Fault, Result};
+use tollgate::error::{At, Fault, Result};
 use tollgate::event::{BreakerTurned, Event};
 use tollgate::vault::event::Entry;
 
@@ -49,8 +49,16 @@ impl<'a> Pool<'a> {
                 self.shift.state().asked += 1;
                 self.shift.notify();
             })?;
-            for _ in 0..jobs {
-                scope.spawn(move || self.one_after_the_other());
+            for missing in (1..=jobs).rev() {
+                let started = thread::Builder::new().spawn_scoped(scope, || self.one_after_the_other());
+                if let Err(fault) = started.at("start", "a thread of the worker") {
+                    // The threads that run finish their tasks. Then the fault ends the worker.
+                    self.queue.close();
+                    let mut shift = self.shift.state();
+                    shift.threads -= usize::from(missing);
+                    shift.fault.get_or_insert(fault);
+                    break;
+                }
             }
             self.see_to_the_end(grace);
             Ok::<_, Fault>(())
@@ -61,6 +69,7 @@ impl<'a> Pool<'a> {
     }
 
     fn one_after_the_other(&self) {
+        let _thread = RunningThread(self.shift);
         let fault = loop {
             match self.queue.take() {
                 Ok(Taken::Task(claimed)) => self.finish(self.shift.job(*claimed)),
@@ -69,10 +78,7 @@ impl<'a> Pool<'a> {
             }
         };
         let mut shift = self.shift.state();
-        shift.threads -= 1;
         shift.fault = shift.fault.take().or(fault);
-        drop(shift);
-        self.shift.notify();
     }
 
     fn finish(&self, rest: LetGo) {
@@ -143,6 +149,16 @@ impl<'a> Pool<'a> {
     }
 }
 
+/// Counts a thread until it ends, even by a panic: otherwise the pool would wait for it for ever.
+struct RunningThread<'a>(&'a Shift<'a>);
+
+impl Drop for RunningThread<'_> {
+    fn drop(&mut self) {
+        self.0.state().threads -= 1;
+        self.0.notify();
+    }
+}
+
 fn signal(group: i32, signal: Signal) {
     if let Some(group) = Pid::from_raw(group) {
         let _ = kill_process_group(group, signal);
@@ -168,6 +184,7 @@ fn on_signal<'scope>(
         source,
     })?;
     let handle = signals.handle();
-    scope.spawn(move || signals.forever().for_each(|_| act()));
+    let listen = move || signals.forever().for_each(|_| act());
+    thread::Builder::new().spawn_scoped(scope, listen).at("start", "the thread that waits for signals")?;
     Ok(Listening(handle))
 }

@@ -27,6 +27,9 @@ use crate::words;
 /// The shortest time between two searches for dead owners, however many locks are released. Each search reads a folder.
 const RECLAIM_PAUSE: Duration = Duration::from_millis(100);
 
+/// The number of notes that are remembered, so that each is told once. It bounds the memory of a worker that runs for months.
+const NOTES: usize = 10_000;
+
 /// The answer to a worker that asks for a task.
 pub(super) enum Taken {
     /// A claimed task.
@@ -81,7 +84,7 @@ struct Waiting {
     /// When the first pause after a failed attempt is over.
     resumes: Option<Instant>,
     /// The notes about unclaimable files that were already printed.
-    told: HashSet<String>,
+    told: ToldNotes,
     /// The tasks that could not be claimed because of a fault.
     faulted: BTreeSet<TaskName>,
 }
@@ -102,7 +105,7 @@ impl<'a> Queue<'a> {
             let_go: false,
             ripe: None,
             resumes: None,
-            told: HashSet::new(),
+            told: ToldNotes::default(),
             faulted: BTreeSet::new(),
         };
         Self {
@@ -322,8 +325,7 @@ impl<'a> Queue<'a> {
     }
 
     fn tell_once(&self, waiting: &mut Waiting, text: &str) {
-        // The limit bounds memory, and is more than a person would read.
-        if waiting.told.len() < 10_000 && waiting.told.insert(text.to_owned()) {
+        if waiting.told.is_new(text) {
             self.tell(text);
         }
     }
@@ -334,6 +336,21 @@ impl<'a> Queue<'a> {
         if self.invocation.form() == Form::Words {
             output::tell(text);
         }
+    }
+}
+
+/// The notes that were told.
+#[derive(Default)]
+struct ToldNotes(HashSet<String>);
+
+impl ToldNotes {
+    /// Whether this note was not told yet. At the limit all are forgotten: a note that is told twice is better than a new one
+    /// that is never told.
+    fn is_new(&mut self, text: &str) -> bool {
+        if self.0.len() >= NOTES && !self.0.contains(text) {
+            self.0.clear();
+        }
+        self.0.insert(text.to_owned())
     }
 }
 
@@ -383,5 +400,21 @@ impl News {
             Hint::Task(task, _, Noticed::Written) => drop(heard.written.insert(task)),
             Hint::Task(_, _, Noticed::Touched) | Hint::State(_) => {}
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_is_told_once_and_a_new_one_always() {
+        let mut told = ToldNotes::default();
+        for number in 0..2 * NOTES + 5 {
+            let note = number.to_string();
+            assert!(told.is_new(&note), "{note}");
+            assert!(!told.is_new(&note), "{note}");
+        }
+        assert_eq!(told.0.len(), 5);
     }
 }

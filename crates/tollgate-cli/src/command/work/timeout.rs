@@ -1,5 +1,6 @@
 //! The time limit of a command: one that takes longer is ended, with everything that it started.
 
+use std::io;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
@@ -10,18 +11,18 @@ use super::pool::LAST_WORDS;
 use super::shift::Shift;
 
 impl Shift<'_> {
-    /// Waits for the command. Whether it took longer than it may, and was ended.
-    pub(super) fn with_timeout(&self, group: Pid, wait: impl FnOnce()) -> bool {
+    /// Waits for the command. Whether it took longer than it may, and was ended. After an error, nobody has waited.
+    pub(super) fn with_timeout(&self, group: Pid, wait: impl FnOnce()) -> io::Result<bool> {
         let Some(limit) = self.timeout else {
             wait();
-            return false;
+            return Ok(false);
         };
         thread::scope(|scope| {
             let (ended, over) = mpsc::channel::<()>();
-            let timer = scope.spawn(move || end_after(limit, group, &over));
+            let timer = thread::Builder::new().spawn_scoped(scope, move || end_after(limit, group, &over))?;
             wait();
             drop(ended);
-            timer.join().unwrap_or(false)
+            Ok(timer.join().unwrap_or(false))
         })
     }
 }

@@ -262,3 +262,37 @@ fn agents_work_on_tasks_over_mcp_even_if_the_vault_was_created_later() {
     let figures = &health["agents"][0];
     assert_eq!((&figures["agent_name"], &figures["total_claims"]), (&json!("blue"), &json!(1)), "{health}");
 }
+
+#[test]
+fn changed_settings_reach_the_agents_of_mcp_and_their_turns_go_on() {
+    let world = World::with("");
+    world.run("init --vault").is(0);
+    world.run("task add hello").is(0);
+    world.puts("a", "one");
+    let served = Served::new(&world, &["--agent", "blue"]);
+    let client = served.client(served.said["mcp"]["token"].as_str().unwrap());
+    let writes = |file: &str| client.calls("write_file", &json!({"path": file, "content": "mine"}));
+    client.calls("read_text_file", &json!({"path": "a"}));
+    assert_eq!(writes("b")["isError"], Value::Null);
+    world.puts(
+        ".tollgate/config.toml",
+        "[guard]\nprotected = [\"b\"]\n[vault]\nagents = \"listed\"\n[agent.green]\nrole = \"green\"\n",
+    );
+    let refused = until("a refusal", || Some(writes("b")).filter(|answer| answer["isError"] == true));
+    assert_eq!(refused["structuredContent"]["error_type"], "PROTECTED_PATH", "{refused}");
+    let claimed = client.calls("claim_task", &json!({"task": "hello"}));
+    assert_eq!(claimed["isError"], true, "only `green` may claim tasks now: {claimed}");
+    world.puts("a", "foreign");
+    let refused = writes("a");
+    assert_eq!(refused["structuredContent"]["error_type"], "STALE_FILE", "its turn has read `a`: {refused}");
+    // A server with settings that it cannot read serves nobody, and says why.
+    world.puts(".tollgate/config.toml", "[guard]\nmode = \"what\"\n");
+    let list = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/list"});
+    let broken = until("an error", || Some(client.posts(&list)).filter(|reply| reply.status != 200));
+    assert_eq!(broken.status, 500, "{broken:?}");
+    assert!(broken.body.contains("what") && !broken.body.contains("tollgate init"), "{broken:?}");
+    world.puts(".tollgate/config.toml", "");
+    until("an answer", || (client.posts(&list).status == 200).then_some(()));
+    assert_eq!(writes("b")["isError"], Value::Null);
+    assert_eq!(writes("a")["structuredContent"]["error_type"], "STALE_FILE");
+}

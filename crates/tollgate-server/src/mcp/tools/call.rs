@@ -13,6 +13,7 @@ use tollgate::path::FilePath;
 
 use crate::mcp::answer::ToolAnswer;
 use crate::mcp::connection::McpConnection;
+use crate::mcp::tasks::ServedVault;
 use crate::mcp::turns::RunningTurn;
 
 /// A call: over which connection, in which turn.
@@ -20,6 +21,8 @@ pub(super) struct ToolCall<'a> {
     pub(super) tool: &'static str,
     pub(super) connection: &'a McpConnection,
     pub(super) gate: &'a Gate,
+    /// The tasks, if the workspace has a vault.
+    pub(super) tasks: Option<Arc<ServedVault>>,
     /// The turn that the call names with `turn_id`.
     pub(super) named: Option<Arc<RunningTurn>>,
 }

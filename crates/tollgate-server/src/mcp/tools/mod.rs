@@ -52,7 +52,12 @@ pub(super) fn call(
         },
         None => None,
     };
-    let call = ToolCall { tool: tool.name, connection, gate: connection.gate(), named };
+    let gate = match connection.gate_for_call() {
+        Ok(gate) => gate,
+        Err(fault) => return Some(fault.into()),
+    };
+    let tasks = connection.server().tasks();
+    let call = ToolCall { tool: tool.name, connection, gate: &gate, tasks, named };
     Some((tool.run)(&call, Value::Object(arguments)).unwrap_or_else(|answer| answer))
 }
 

@@ -67,7 +67,7 @@ pub(super) fn release_properties() -> Value {
 
 impl ToolCall<'_> {
     fn tasks(&self) -> Result<&ServedVault, ToolAnswer> {
-        self.connection.server().tasks().ok_or_else(|| {
+        self.tasks.as_deref().ok_or_else(|| {
             ToolAnswer::failure(
                 "this workspace has no vault, so it has no tasks\nhint: ask a person to run `tollgate init --vault` and to restart \
                  this server",

@@ -169,10 +169,10 @@ impl Setup {
         }
     }
 
-    /// Adds our entries.
-    pub(crate) fn install(&self, root: &Path) -> Result<Became, Fault> {
+    /// The files with our entries, as [`install`](Self::install) writes them. Empty if our entries are there.
+    fn with_ours(&self, root: &Path) -> Result<Vec<(PathBuf, String, FileAccess)>, Fault> {
         if self.is_in_place(root)? {
-            return Ok(Became::Kept);
+            return Ok(Vec::new());
         }
         match self {
             Self::Shared { file, base, entries, variable } => {
@@ -191,24 +191,47 @@ impl Setup {
                 if let Some((name, value)) = variable {
                     text = with_variable(&path, text, name, value)?;
                 }
-                write(&path, &text, FileAccess::Normal)?;
+                Ok(vec![(path, text, FileAccess::Normal)])
             }
-            Self::Own(files) => {
-                for (file, text, access) in files {
+            Self::Own(files) => files
+                .iter()
+                .map(|(file, text, access)| {
                     let path = root.join(file);
                     match fs::read_to_string(&path) {
-                        Ok(there) if !there.contains(OURS) => {
-                            return Err(damaged(
-                                &path,
-                                "it already has another hook; call `tollgate hook` from that hook",
-                            ));
-                        }
-                        _ => write(&path, text, *access)?,
+                        Ok(there) if !there.contains(OURS) => Err(damaged(
+                            &path,
+                            "it already has another hook; call `tollgate hook` from that hook",
+                        )),
+                        _ => Ok((path, text.clone(), *access)),
                     }
-                }
-            }
+                })
+                .collect(),
         }
-        Ok(Became::Written)
+    }
+
+    /// A fault if our entries cannot be added. Changes nothing.
+    pub(crate) fn can_install(&self, root: &Path) -> Result<(), Fault> {
+        self.with_ours(root).map(drop)
+    }
+
+    /// Adds our entries.
+    pub(crate) fn install(&self, root: &Path) -> Result<Became, Fault> {
+        let files = self.with_ours(root)?;
+        for (path, text, access) in &files {
+            write(path, text, *access)?;
+        }
+        Ok(if files.is_empty() { Became::Kept } else { Became::Written })
+    }
+
+    /// A fault if our entries cannot be removed. Changes nothing.
+    pub(crate) fn can_uninstall(&self, root: &Path) -> Result<(), Fault> {
+        match self {
+            Self::Shared { file, .. } if self.is_there(root) => {
+                let path = root.join(file);
+                without_ours(&path, read(&path)?.unwrap_or_default()).map(drop)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Removes our entries. All other entries stay.

@@ -89,13 +89,14 @@ pub(super) fn usage(error: &UsageError) -> (String, String) {
             ("the name of the vault's folder is not UTF-8".into(), "choose another name".into())
         }
         E::NameTheVaultYourself(dir) => (
-            "created the folders, but could not add the vault to `.tollgate/config.toml`: the file names another vault, \
-             or has an unusual form"
+            "could not add the vault to `.tollgate/config.toml`, so nothing was changed: the file names another vault, or has an \
+             unusual form"
                 .into(),
-            format!("set `dir = \"{}\"` under `[vault]` in that file", plain(dir)),
+            format!("set `dir = \"{}\"` under `[vault]` in that file, then run the command again", plain(dir)),
         ),
         E::ChooseTheStoreYourself(store) => (
-            "could not add the store to `.tollgate/config.toml`: the file names another store, or has an unusual form"
+            "could not add the store to `.tollgate/config.toml`, so nothing was changed: the file names another store, or has \
+             an unusual form"
                 .into(),
             format!("set `store = \"{}\"` under `[vault]` in that file", plain(store)),
         ),

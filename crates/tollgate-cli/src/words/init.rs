@@ -47,8 +47,7 @@ pub(crate) fn init(
     match done {
         ConfigSetup::Written | ConfigSetup::Kept | ConfigSetup::Changed => {
             if git {
-                words +=
-                    "\ngit repository: you can commit `config.toml`; the rest of `.tollgate/` is ignored";
+                words += "\ngit repository: you can commit `config.toml` and `.gitignore` in `.tollgate/`; git ignores the rest";
             }
             if state {
                 words += "\nfound state from earlier guarded writes";
@@ -124,6 +123,11 @@ pub(crate) fn vault_made(view: &Viewpoint, folder: &Path, new: bool) -> String {
     } else {
         format!("found the vault `{folder}`")
     }
+}
+
+/// `init --remove` found tasks.
+pub(crate) fn vault_kept(view: &Viewpoint, folder: &Path) -> String {
+    format!("kept the vault `{}`, because it has tasks or other files", shown(view, folder))
 }
 
 pub(crate) fn store_chosen(store: &str) -> String {

@@ -48,7 +48,7 @@ pub(crate) use greeting::hook_greeting;
 pub(crate) use hook::{hook_fault, hook_lost, hook_people_only, hook_refused, unknown_shell};
 pub(crate) use init::{
     created_state, home_is_not_set_up, hooked, init, man_pages, next_steps, nothing_changed,
-    password_unencrypted, programs_found, registered, store_chosen, vault_made,
+    password_unencrypted, programs_found, registered, store_chosen, vault_kept, vault_made,
 };
 pub(crate) use ledger::{EMPTY_LEDGER, NO_LINE_MATCHES, audited, damaged_lines, ledger_line, verdict};
 pub(crate) use merge::{merge_diff, merge_notes, no_merge};

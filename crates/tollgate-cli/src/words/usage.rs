@@ -100,6 +100,10 @@ pub(super) fn usage(error: &UsageError) -> (String, String) {
                 .into(),
             format!("set `store = \"{}\"` under `[vault]` in that file", plain(store)),
         ),
+        E::PasswordInAddress { user, password } => (
+            "the address of the store has a password, which others could read".into(),
+            format!("delete the password from the address, and set `{user}` and `{password}` in your environment"),
+        ),
         E::NoClaimId => (
             "no claim ID given".into(),
             "give `--claim-id ID`, as `task claim` printed it, or set `TOLLGATE_CLAIM_ID`".into(),
@@ -126,6 +130,10 @@ pub(super) fn usage(error: &UsageError) -> (String, String) {
         E::ImportNeedsAFolder => (
             "the source is not a folder".into(),
             "give the `backlog` folder of Backlog.md".into(),
+        ),
+        E::NothingToImport(folder) => (
+            format!("`{}` has no tasks of Backlog.md: no folder `tasks`, and no Markdown files", plain(&folder.to_string_lossy())),
+            "give the `backlog` folder of Backlog.md, or the file of another tracker; see `tollgate task import --help`".into(),
         ),
         E::EditorFailed(editor) => (
             format!("the editor `{}` failed, so nothing was changed", plain(editor)),

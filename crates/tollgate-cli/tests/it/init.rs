@@ -16,7 +16,7 @@ fn init_writes_the_configuration_once_and_nothing_else() {
     --- stdout
     workspace `[W]` (git root)
     wrote `.tollgate/config.toml`
-    git repository: you can commit `config.toml`; the rest of `.tollgate/` is ignored
+    git repository: you can commit `config.toml` and `.gitignore` in `.tollgate/`; git ignores the rest
     next: run `tollgate doctor` to check protection on this file system
     next: run `tollgate turn begin` to start a turn for `read` and `write`
     "#);
@@ -32,7 +32,7 @@ fn init_writes_the_configuration_once_and_nothing_else() {
     --- stdout
     workspace `[W]` (found `.tollgate`)
     found `.tollgate/config.toml`, not changed
-    git repository: you can commit `config.toml`; the rest of `.tollgate/` is ignored
+    git repository: you can commit `config.toml` and `.gitignore` in `.tollgate/`; git ignores the rest
     found state from earlier guarded writes
     next: run `tollgate doctor` to check protection on this file system
     next: run `tollgate turn begin` to start a turn for `read` and `write`
@@ -272,4 +272,46 @@ fn init_says_which_lines_it_added_to_the_configuration() {
         "found `.tollgate/config.toml`, added `store = \"git\"` and `dir = \".\"` to it"
     );
     assert_eq!(added("init --vault . --store git"), "found `.tollgate/config.toml`, not changed");
+}
+
+#[test]
+fn remove_keeps_a_vault_with_tasks_whole_and_says_so() {
+    let world = World::bare();
+    world.run("init --vault").is(0);
+    world.run("task add Weeds").is(0);
+    let ran = world.run("init --remove").is(0);
+    let said = "kept the vault `vault`, because it has tasks or other files";
+    assert!(ran.stdout().lines().any(|line| line == said), "{ran}");
+    assert!(world.path("vault/Done").is_dir() && world.path("vault/Needs_Action/weeds.md").exists());
+    let world = World::bare();
+    world.run("init --vault").is(0);
+    world.run("init --remove").is(0);
+    assert!(!world.path("vault").exists());
+}
+
+/// A store that cannot be used is a mistake in the configuration, not in the call.
+#[test]
+fn a_store_that_cannot_be_used_is_a_fault_of_the_configuration() {
+    let world = World::with("[vault]\nstore = \"mysql://x\"\n");
+    insta::assert_snapshot!(world.run("task list").filtered, @r#"
+    exit 3
+    --- stderr
+    error: `.tollgate/config.toml` names a store that cannot be used, by `store` under `[vault]`: tollgate knows no engine `mysql`: use `etcd://`, `etcds://` or `postgres://`
+    hint: fix the file, then try again
+    "#);
+    world.run("task list --json").is(3).fault("CONFIG_INVALID");
+    let has = |key: &str, why: &str| {
+        let said = world.run("task list --json").is(3).fault("CONFIG_INVALID")["message"].to_string();
+        assert!(said.contains("config.toml") && said.contains(key) && said.contains(why), "{said}");
+    };
+    world.puts(".tollgate/config.toml", "[vault]\nstore = \"git\"\n");
+    has("`store` under `[vault]`", "not in a git working tree");
+    world.program("git", ["init", "-q"]).ends().is(0);
+    has("`store` under `[vault]`", "no remote `origin`");
+    world.puts(".tollgate/config.toml", "[vault]\nsync = \"git\"\n");
+    has("`sync` under `[vault]`", "no remote `origin`");
+    world.puts(".tollgate/config.toml", "[vault]\nstore = \"postgres://127.0.0.1:1/x\"\n");
+    has("`store` under `[vault]`", "names no user");
+    // In a call, it is a mistake of the call.
+    world.run("init --store mysql://x --json").is(2).fault("INVALID");
 }

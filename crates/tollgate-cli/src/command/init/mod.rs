@@ -93,9 +93,11 @@ pub(crate) fn run(invocation: &Invocation, args: &InitArgs) -> Result<Answer, Cl
     let plan = if args.remove { None } else { Some(Plan::of(invocation, &root, &path, args, &hooks)?) };
     check(args, &root, &hooks, &servers).map_err(words::nothing_changed)?;
 
+    // A vault that stays, because it is not empty.
+    let mut kept = None;
     let done = match &plan {
         Some(plan) => plan.carry_out(invocation, &root)?,
-        None if args.hosts.is_empty() && args.mcp.is_empty() => remove(&root, &state, &path)?,
+        None if args.hosts.is_empty() && args.mcp.is_empty() => remove(&root, &state, &path, &mut kept)?,
         // The call is about one program only: the configuration stays.
         None if path.exists() => ConfigSetup::Kept,
         None => ConfigSetup::NothingToRemove,
@@ -108,6 +110,9 @@ pub(crate) fn run(invocation: &Invocation, args: &InitArgs) -> Result<Answer, Cl
         + &programs
         + &words::hooked(&hooked)
         + &words::registered(&registered);
+    if let Some(vault) = &kept {
+        words = format!("{words}\n{}", words::vault_kept(&invocation.viewpoint(), vault));
+    }
     if !args.remove {
         words += &words::next_steps(&hooked, &registered);
     }
@@ -157,6 +162,10 @@ impl Plan {
         config.let_commands_run(run, &parsed);
         let mut engine = None;
         if let Some(store) = &args.store {
+            if StoreChoice::has_password(store) {
+                let (user, password) = ("TOLLGATE_STORE_USER", "TOLLGATE_STORE_PASSWORD");
+                return Err(UsageError::PasswordInAddress { user, password }.into());
+            }
             let choice = check_store(store)?;
             if !config.add_store(store, &choice) {
                 return Err(UsageError::ChooseTheStoreYourself(store.clone()).into());
@@ -346,10 +355,19 @@ fn chosen(args: &InitArgs, root: &Path) -> Vec<&'static dyn Host> {
     host::ALL.into_iter().filter(is_meant).collect()
 }
 
-fn remove(root: &Path, state: &Path, config: &Path) -> Result<ConfigSetup, Fault> {
+/// Removes the configuration and an empty vault. `kept` becomes a vault that is not empty.
+fn remove(
+    root: &Path,
+    state: &Path,
+    config: &Path,
+    kept: &mut Option<PathBuf>,
+) -> Result<ConfigSetup, Fault> {
     match fs::read(config) {
         Ok(text) if is_template(&text) => {
-            remove_empty_vault(&root.join(read_settings(config)?.vault.dir));
+            let vault = root.join(read_settings(config)?.vault.dir);
+            if !remove_empty_vault(&vault) {
+                *kept = Some(vault);
+            }
             fs::remove_file(config).at("remove", config)?;
             // Fails if it has state, which init did not add and does not remove.
             let _ = fs::remove_dir(state);
@@ -361,10 +379,16 @@ fn remove(root: &Path, state: &Path, config: &Path) -> Result<ConfigSetup, Fault
     }
 }
 
-/// Removes the vault's folders if they are empty, and the vault if nothing else is in it.
-fn remove_empty_vault(vault: &Path) {
-    for state in State::ALL {
-        let _ = fs::remove_dir(vault.join(state.as_str()));
+/// Removes the vault's folders if all of them are empty, and the vault if nothing else is in it. Whether they are.
+fn remove_empty_vault(vault: &Path) -> bool {
+    let is_empty = |folder: &PathBuf| fs::read_dir(folder).map_or(true, |mut names| names.next().is_none());
+    let folders = State::ALL.map(|state| vault.join(state.as_str()));
+    if !folders.iter().all(is_empty) {
+        return false;
+    }
+    for folder in &folders {
+        let _ = fs::remove_dir(folder);
     }
     let _ = fs::remove_dir(vault);
+    true
 }

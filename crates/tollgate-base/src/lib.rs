@@ -6,6 +6,7 @@
 pub mod audit;
 pub mod boot_clock;
 pub mod digest;
+mod durability;
 pub mod error;
 pub mod event;
 pub mod file;
@@ -18,5 +19,6 @@ mod store_choice;
 pub mod sys;
 pub mod task;
 mod units;
+mod vault_settings;
 pub mod visible;
 mod words;

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use tollgate::error::Fault;
 
 use super::jsonc::{self, JsonStep};
-use super::setup::{self, Became, damaged, pretty, read_json, remove, restore, write};
+use super::program_file::{self, damaged, pretty, read_json, remove, restore, write};
+use super::setup::Became;
 use crate::replace::FileAccess;
 
 /// The name of our entry.
@@ -169,7 +170,7 @@ impl Registry {
             return Ok(None);
         }
         let text = match &self.form {
-            RegistryForm::Json { key, entry, base } => match setup::read(path)? {
+            RegistryForm::Json { key, entry, base } => match program_file::read(path)? {
                 None => {
                     let mut config = base.clone();
                     config[key][NAME] = entry.clone();
@@ -195,7 +196,7 @@ impl Registry {
     fn without_ours(&self, path: &Path) -> Result<String, Fault> {
         match &self.form {
             RegistryForm::Json { key, .. } => {
-                let text = setup::read(path)?.unwrap_or_default();
+                let text = program_file::read(path)?.unwrap_or_default();
                 let without = jsonc::without(&text, &[JsonStep::Key(key), JsonStep::Key(NAME)]);
                 without
                     .ok_or_else(|| damaged(path, "our entry cannot be removed from it; remove it yourself"))
@@ -258,7 +259,7 @@ fn starts_us(entry: &Value) -> bool {
 }
 
 fn read(path: &Path) -> Result<String, Fault> {
-    Ok(setup::read(path)?.unwrap_or_default())
+    Ok(program_file::read(path)?.unwrap_or_default())
 }
 
 fn read_toml(path: &Path, text: &str) -> Result<toml::Table, Fault> {

@@ -233,6 +233,18 @@ fn if_one_program_cannot_be_set_up_nothing_is_changed() {
     assert!(world.path(".tollgate/config.toml").exists());
 }
 
+/// What no check foresees, such as a full disk: then what was done is said before the error.
+#[test]
+fn if_a_file_cannot_be_written_init_says_what_it_has_done() {
+    let world = World::bare();
+    std::os::unix::fs::symlink("/nowhere/at/all", world.path(".codex")).unwrap();
+    let ran = world.run("init --host claude-code --host codex").is(3);
+    for said in ["wrote `.tollgate/config.toml`", "installed hooks for `claude-code`", "error: cannot "] {
+        assert!(ran.stderr().contains(said), "{said}: {ran}");
+    }
+    assert!(world.path(".claude/settings.json").exists());
+}
+
 #[test]
 fn a_vault_that_the_configuration_cannot_take_is_not_made() {
     let world = World::with("[vault]\ndir = \"a\"\n");

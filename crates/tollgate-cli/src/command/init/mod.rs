@@ -23,6 +23,7 @@ use crate::answer::{Answer, Said};
 use crate::error::{CliError, UsageError};
 use crate::host::{self, Became, FoundHost, Host};
 use crate::invocation::Invocation;
+use crate::output;
 use crate::report::setup::{ConfigSetup, HostSetup};
 use crate::surroundings::Surroundings;
 use crate::words;
@@ -102,14 +103,20 @@ pub(crate) fn run(invocation: &Invocation, args: &InitArgs) -> Result<Answer, Cl
         None if path.exists() => ConfigSetup::Kept,
         None => ConfigSetup::NothingToRemove,
     };
-    let registered = register(args, &root, servers)?;
-    let hooked = hook(args, &root, hooks)?;
-    let (git, state) = (root.join(".git").exists(), state.join("version").exists());
+    let (mut registered, mut hooked) = (Vec::new(), Vec::new());
+    let installed =
+        register(args, &root, servers, &mut registered).and_then(|()| hook(args, &root, hooks, &mut hooked));
+    let (git, found_state) = (root.join(".git").exists(), state.join("version").exists());
     let added = plan.as_ref().map(|plan| plan.config.added()).unwrap_or_default();
-    let mut words = words::init(&root, found_by, done, added, git, state)
+    let mut words = words::init(&root, found_by, done, added, git, found_state)
         + &programs
         + &words::hooked(&hooked)
         + &words::registered(&registered);
+    // No check has foreseen it: a full disk, a missing permission.
+    if let Err(fault) = installed {
+        output::tell(&words);
+        return Err(fault.into());
+    }
     if let Some(vault) = &kept {
         words = format!("{words}\n{}", words::vault_kept(&invocation.viewpoint(), vault));
     }
@@ -120,7 +127,7 @@ pub(crate) fn run(invocation: &Invocation, args: &InitArgs) -> Result<Answer, Cl
         "workspace": root.to_string_lossy(),
         "config": path.to_string_lossy(),
         "done": done,
-        "found": {"git": git, "state": state},
+        "found": {"git": git, "state": found_state},
         "hosts": hooked,
         "mcp": registered,
     });
@@ -275,8 +282,12 @@ fn check(
     Ok(())
 }
 
-fn register(args: &InitArgs, root: &Path, servers: Vec<&'static dyn Host>) -> Result<Vec<HostSetup>, Fault> {
-    let mut registered = Vec::new();
+fn register(
+    args: &InitArgs,
+    root: &Path,
+    servers: Vec<&'static dyn Host>,
+    registered: &mut Vec<HostSetup>,
+) -> Result<(), Fault> {
     for host in servers {
         let registry = host.mcp();
         let files = registry.file(root).into_iter().collect();
@@ -284,11 +295,15 @@ fn register(args: &InitArgs, root: &Path, servers: Vec<&'static dyn Host>) -> Re
         let then = registry.next_step(root).filter(|_| !args.remove || done == Became::ByHand);
         registered.push(HostSetup { host: host.name(), files, done, then, greets: true });
     }
-    Ok(registered)
+    Ok(())
 }
 
-fn hook(args: &InitArgs, root: &Path, hooks: Vec<&'static dyn Host>) -> Result<Vec<HostSetup>, Fault> {
-    let mut hooked = Vec::new();
+fn hook(
+    args: &InitArgs,
+    root: &Path,
+    hooks: Vec<&'static dyn Host>,
+    hooked: &mut Vec<HostSetup>,
+) -> Result<(), Fault> {
     for host in hooks {
         let setup = host.setup();
         let done = if args.remove { setup.uninstall(root)? } else { setup.install(root)? };
@@ -297,7 +312,7 @@ fn hook(args: &InitArgs, root: &Path, hooks: Vec<&'static dyn Host>) -> Result<V
         let greets = host.greet("").is_some();
         hooked.push(HostSetup { host: host.name(), files: setup.files(), done, then, greets });
     }
-    Ok(hooked)
+    Ok(())
 }
 
 /// The programs that the call is about, for their MCP servers. A program that would get both hooks and the MCP server without

@@ -91,7 +91,7 @@ pub(crate) fn run(invocation: &Invocation, args: &InitArgs) -> Result<Answer, Cl
     };
     let hooks = chosen(args, &root);
     let servers = registrars(args, &root, &hooks)?;
-    let plan = if args.remove { None } else { Some(Plan::of(invocation, &root, &path, args, &hooks)?) };
+    let plan = if args.remove { None } else { Some(InitPlan::of(invocation, &root, &path, args, &hooks)?) };
     check(args, &root, &hooks, &servers).map_err(words::nothing_changed)?;
 
     // A vault that stays, because it is not empty.
@@ -147,14 +147,14 @@ pub(crate) fn run(invocation: &Invocation, args: &InitArgs) -> Result<Answer, Cl
 }
 
 /// What `init` will do to the configuration and the vault, checked before anything is changed.
-struct Plan {
+struct InitPlan {
     config: ConfigFile,
     /// The engine that the user has chosen with this call.
     engine: Option<String>,
     vault: Option<PlannedVault>,
 }
 
-impl Plan {
+impl InitPlan {
     fn of(
         invocation: &Invocation,
         root: &Path,

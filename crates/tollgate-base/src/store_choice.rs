@@ -17,11 +17,21 @@ pub enum StoreChoice {
     Engine(String),
 }
 
+impl StoreChoice {
+    /// Whether this is an address with a password, which must not be in a configuration or in the arguments of a command.
+    pub fn has_password(text: &str) -> bool {
+        let Some((_, rest)) = text.split_once("://") else { return false };
+        let named = rest.split(['/', '?']).next().unwrap_or_default();
+        let user = named.rsplit_once('@').map_or("", |(user, _)| user);
+        user.contains(':') || rest.contains("password=")
+    }
+}
+
 impl TryFrom<String> for StoreChoice {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        let Some((scheme, rest)) = text.split_once("://") else {
+        let Some((scheme, _)) = text.split_once("://") else {
             return match text.as_str() {
                 "folder" => Ok(Self::Folder),
                 "git" => Ok(Self::Git),
@@ -31,9 +41,7 @@ impl TryFrom<String> for StoreChoice {
                 )),
             };
         };
-        let named = rest.split(['/', '?']).next().unwrap_or_default();
-        let user = named.rsplit_once('@').map_or("", |(user, _)| user);
-        if user.contains(':') || rest.contains("password=") {
+        if Self::has_password(&text) {
             return Err(format!(
                 "the address `{scheme}://…` has a password, and this file is for everybody to read: delete the password \
                  and set `TOLLGATE_STORE_PASSWORD` in your environment"

@@ -73,6 +73,11 @@ pub(crate) enum UsageError {
     NameTheVaultYourself(String),
     /// tollgate cannot safely add this store to the configuration.
     ChooseTheStoreYourself(String),
+    /// The address of a store has a password. These variables are for the login.
+    PasswordInAddress {
+        user: &'static str,
+        password: &'static str,
+    },
     NoClaimId,
     BadTitle,
     /// tollgate could not parse the new task.
@@ -86,6 +91,8 @@ pub(crate) enum UsageError {
     ImportNeedsAFile,
     /// `task import` of a file, from a tracker that writes folders.
     ImportNeedsAFolder,
+    /// `task import` of a folder in which nothing looks like Backlog.md.
+    NothingToImport(PathBuf),
     /// The editor of `task edit` did not end well.
     EditorFailed(String),
     DraftIsNotText,

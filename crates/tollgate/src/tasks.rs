@@ -133,7 +133,16 @@ pub fn open_in(workspace: &Workspace, store: StoreChoice, options: TaskOptions) 
 }
 
 pub(crate) fn open_at(workspace: &Workspace, home: &VaultHome, options: TaskOptions) -> Result<Tasks> {
-    open_store(workspace, home, options, EngineLines::HereToo)
+    open_store(workspace, home, options, EngineLines::HereToo).map_err(|fault| match fault {
+        // The store is not in the call but in the configuration.
+        Fault::Invalid { what } => {
+            let path = home.root.join(STATE_FOLDER).join("config.toml");
+            let key = if home.settings.vault.sync == Sync::Git { "sync" } else { "store" };
+            let what = format!("it names a store that cannot be used, by `{key}` under `[vault]`: {what}");
+            Fault::Config { path, what }
+        }
+        fault => fault,
+    })
 }
 
 /// Where the ledger lines of a store that keeps its own ledger are.

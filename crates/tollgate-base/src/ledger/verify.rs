@@ -106,6 +106,22 @@ impl Ledger {
     }
 }
 
+impl Ledger {
+    /// Whether the ledger still has the line that was last known. Reads that line only, so it is cheap, however long the ledger
+    /// is; what is wrong with earlier lines, only [`verify`](Self::verify) finds.
+    pub fn check_end(&self) -> Result<Option<Wrong>> {
+        // Before the files: the ledger may grow after its head was remembered.
+        let Some(known) = self.remembered()? else { return Ok(None) };
+        Ok(match self.newest_before(known.seq.saturating_add(1))?.next().transpose() {
+            Ok(Some(line)) if line.cursor() == known => None,
+            Ok(Some(line)) if line.seq == known.seq => Some(Wrong::Rewritten),
+            Ok(_) => Some(Wrong::CutTail),
+            Err(Fault::Damaged { .. }) => Some(Wrong::NotALine),
+            Err(fault) => return Err(fault),
+        })
+    }
+}
+
 impl PlacedLine {
     fn link(&self) -> Option<Link> {
         serde_json::from_slice(&self.bytes).ok()

@@ -1,21 +1,24 @@
 //! `tollgate doctor`: how well files are protected here, what is broken, and how to fix it.
 
 use std::fs;
+use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::json;
-use tollgate::error::Fault;
+use tollgate::error::{At, Fault};
 use tollgate::gate::Gate;
 use tollgate::recovery::RecoveryKind;
 use tollgate::settings::{Agents, Settings};
 use tollgate::tasks::VaultHome;
+use tollgate::vault::brief::{Brief, HEAD};
 use tollgate::vault::checkup::Level;
 use tollgate::vault::figures::Figures;
 use tollgate::vault::state::State;
+use tollgate::vault::store::Unfit;
 use tollgate::vault::view;
-use tollgate::workspace::{STATE_FOLDER, STATE_VERSION, Workspace, read_settings};
+use tollgate::workspace::{Options, STATE_FOLDER, STATE_VERSION, Workspace, read_settings};
 use tollgate::worktree::{in_linked_trees, in_main_tree};
 use tollgate_guard::doctor::leftovers;
 use tollgate_guard::probe::probe;
@@ -27,8 +30,9 @@ use crate::hook::checkup::checkups;
 use crate::invocation::Invocation;
 use crate::progress::Progress;
 use crate::report::diagnosis::{Checked, Fact};
+use crate::surroundings::Surroundings;
 use crate::tasks::LoggedVault;
-use crate::trust::Configured;
+use crate::trust::{Configured, TrustedNotify};
 use crate::words;
 
 /// Check the workspace: how well files are protected here, what is broken, and how to fix it
@@ -93,14 +97,35 @@ fn look(invocation: &Invocation, root: &Path, facts: &mut Vec<Fact>) {
             }),
         ),
     }
+    match Configured::read(root) {
+        Ok(configured) if configured.notify.is_set() => {
+            let trusted = invocation.trust().notify(root);
+            add("notify", trusted.map(|notify| Fact::Notify { trusted: notify != TrustedNotify::Untrusted }));
+        }
+        // A fault is reported above.
+        _ => {}
+    }
     let stage = state.join("stage");
     let place = if stage.is_dir() { &stage } else { root };
     add("file system", probe(place).map(Fact::FileSystem));
-    let in_engine = VaultHome::at(root.to_owned()).is_ok_and(|home| home.is_in_engine());
-    if !state.join("version").exists() && !in_engine {
+    let home = VaultHome::at(root.to_owned()).and_then(|own| VaultHome::of(root, &own.settings));
+    // What a remote or an engine says about the tasks can be known only through a workspace with a state.
+    let in_store = home.as_ref().is_ok_and(|home| home.settings.vault.is_shared());
+    if !state.join("version").exists() && !in_store {
         add("state", Ok(Fact::NoState));
+        if state.exists() {
+            add("privacy", privacy(invocation, &state));
+        }
+        add("ledger", ledger(invocation, root));
+        levels(levels_without_state(), &mut add);
+        add("turns", turns(invocation));
+        // A fault of the home is one of the settings or of the worktree, and already reported.
+        if let Some(fact) = home.ok().and_then(|home| vault_without_state(&home).transpose()) {
+            add("vault", fact);
+        }
         return;
     }
+    let missing = home.as_ref().map(missing_folders).unwrap_or_default();
     let device = |path: &Path| fs::metadata(path).map(|found| found.dev()).ok();
     if device(&stage).is_some_and(|stage| Some(stage) != device(root)) {
         add("file system", Ok(Fact::OtherFileSystem));
@@ -125,15 +150,7 @@ fn look(invocation: &Invocation, root: &Path, facts: &mut Vec<Fact>) {
     add("leftovers", before.and_then(|before| Ok(Fact::Leftovers { before, after: leftovers(&state)? })));
     add("ledger", ledger(invocation, root));
     if let Some(workspace) = &workspace {
-        match available(&Gate::new(workspace.clone())) {
-            Ok(levels) => {
-                let reached = levels.iter().find(|found| found.why_not.is_none()).map(|found| found.level);
-                for Availability { level, why_not } in levels {
-                    add("run", Ok(Fact::RunLevel { level, why_not, reached: Some(level) == reached }));
-                }
-            }
-            Err(fault) => add("run", Err(fault)),
-        }
+        levels(available(&Gate::new(workspace.clone())), &mut add);
         add("recovery", recovery(workspace));
         add("reservations", reservations(invocation, workspace));
     }
@@ -153,16 +170,108 @@ fn look(invocation: &Invocation, root: &Path, facts: &mut Vec<Fact>) {
                     let findings = view::findings(&tasks.folder);
                     add("view", findings.map(|findings| Fact::Store { name: "view", findings }));
                 }
-                add("vault", vault(invocation, &tasks));
+                add("vault", vault(invocation, &tasks, missing));
                 match breakers(invocation, &tasks) {
                     Ok(stopped) if stopped.is_empty() => {}
                     stopped => add("breaker", stopped.map(Fact::Breakers)),
                 }
             }
-            Ok(None) => {}
+            Ok(None) => {
+                if let Some(fact) = home.ok().and_then(|home| vault_without_state(&home).transpose()) {
+                    add("vault", fact);
+                }
+            }
             Err(fault) => add("vault", Err(fault)),
         }
     }
+}
+
+/// One finding for each level of `tollgate run`.
+fn levels(levels: Result<Vec<Availability>, Fault>, add: &mut impl FnMut(&'static str, Result<Fact, Fault>)) {
+    match levels {
+        Ok(levels) => {
+            let reached = levels.iter().find(|found| found.why_not.is_none()).map(|found| found.level);
+            for Availability { level, why_not } in levels {
+                add("run", Ok(Fact::RunLevel { level, why_not, reached: Some(level) == reached }));
+            }
+        }
+        Err(fault) => add("run", Err(fault)),
+    }
+}
+
+/// The levels in a temporary workspace: to try them needs a state, and the doctor makes none here.
+fn levels_without_state() -> Result<Vec<Availability>, Fault> {
+    let place = Surroundings::temporary();
+    let folder = tempfile::Builder::new().prefix("tollgate-levels-").tempdir_in(&place);
+    let folder = folder.at("make a folder in", &place)?;
+    available(&Gate::new(Workspace::open(folder.path(), Options::default())?))
+}
+
+/// What can be said about a vault in folders without opening it, which would make files. `None`: nothing names one.
+fn vault_without_state(home: &VaultHome) -> Result<Option<Fact>, Fault> {
+    let folder = home.folder();
+    if !home.has_vault() {
+        let config = home.root.join(STATE_FOLDER).join("config.toml");
+        let text = fs::read_to_string(config).unwrap_or_default();
+        let named = text
+            .parse::<toml::Table>()
+            .is_ok_and(|config| config.get("vault").and_then(|vault| vault.get("dir")).is_some());
+        return Ok(named.then_some(Fact::NoVault { folder }));
+    }
+    let (mut open, mut unfit) = (0, Vec::new());
+    for state in State::ALL.into_iter().filter(|state| !state.is_final()) {
+        for path in task_files(&folder.join(state.as_str()), state)? {
+            open += 1;
+            let mut head = Vec::new();
+            let read = fs::File::open(&path).and_then(|file| file.take(HEAD as u64).read_to_end(&mut head));
+            let why = match read {
+                Ok(_) => Brief::read(&head).err().map(|broken| broken.to_string()),
+                Err(error) => Some(error.to_string()),
+            };
+            let name = path.file_name().unwrap_or_default().to_string_lossy().escape_debug().to_string();
+            unfit.extend(why.map(|why| Unfit { name, state, why }));
+        }
+    }
+    let missing = missing_folders(home);
+    Ok(Some(Fact::Vault {
+        folder,
+        open,
+        missing,
+        healed: 0,
+        reclaimable: 0,
+        unknown: Vec::new(),
+        unfit,
+        stuck: Vec::new(),
+    }))
+}
+
+/// The files in the folder of a state that look like tasks. Claimed tasks are in a folder for each agent.
+fn task_files(folder: &Path, state: State) -> Result<Vec<PathBuf>, Fault> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.at("read", folder)?,
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let path = entry.at("read", folder)?.path();
+        let is_hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        if path.is_dir() && state == State::InProgress && !is_hidden {
+            found.extend(task_files(&path, State::NeedsAction)?);
+        } else if path.is_file() && !is_hidden && path.extension().is_some_and(|end| end == "md") {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// The folders of states that a vault in folders does not have.
+fn missing_folders(home: &VaultHome) -> Vec<State> {
+    if home.settings.vault.is_shared() || !home.has_vault() {
+        return Vec::new();
+    }
+    let folder = home.folder();
+    State::ALL.into_iter().filter(|state| !folder.join(state.as_str()).is_dir()).collect()
 }
 
 /// Whose vault a linked git worktree uses, or which worktrees use the vault of a main tree.
@@ -187,13 +296,17 @@ fn worktree(root: &Path, settings: Settings) -> Option<Result<Fact, Fault>> {
     Some(Ok(Fact::Worktrees { shared: shared.len(), apart }))
 }
 
-fn vault(invocation: &Invocation, tasks: &LoggedVault) -> Result<Fact, Fault> {
+fn vault(invocation: &Invocation, tasks: &LoggedVault, missing: Vec<State>) -> Result<Fact, Fault> {
     let healed = tasks.vault.store().heal()?;
     let (mut open, mut unfit) = (0, Vec::new());
     for state in State::ALL.into_iter().filter(|state| !state.is_final()) {
         let scan = tasks.vault.store().scan(state, invocation.now())?;
         open += scan.tasks.len();
         unfit.extend(scan.unfit);
+        unfit.extend(scan.tasks.into_iter().filter_map(|task| {
+            let why = task.brief.err()?.to_string();
+            Some(Unfit { name: task.name.to_string(), state, why })
+        }));
     }
     let reclaimable = tasks.vault.reclaimable(invocation.now())?.len();
     let roles = &tasks.vault.terms().roles;
@@ -206,7 +319,16 @@ fn vault(invocation: &Invocation, tasks: &LoggedVault) -> Result<Fact, Fault> {
     // If only listed agents may claim tasks, the others may do nothing.
     let unknown = agents.filter(|agent| !roles.knows(agent) && roles.agents == Agents::All).collect();
     let stuck = tasks.vault.stuck(invocation.now())?;
-    Ok(Fact::Vault { folder: tasks.folder.clone(), open, healed, reclaimable, unknown, unfit, stuck })
+    Ok(Fact::Vault {
+        folder: tasks.folder.clone(),
+        open,
+        missing,
+        healed,
+        reclaimable,
+        unknown,
+        unfit,
+        stuck,
+    })
 }
 
 fn breakers(invocation: &Invocation, tasks: &LoggedVault) -> Result<Vec<String>, Fault> {

@@ -1,6 +1,7 @@
 //! `tollgate status`: what is guarded here, who works here, and what waits for a person.
 //!
-//! Cheap enough for a prompt: it tests no hook, and reads no more than the end of the ledger.
+//! Cheap enough for a prompt: it tests no hook, and reads no more than the end of the ledger. What cannot be found out, because
+//! an engine does not answer or a file is damaged, is a problem beside what can.
 
 use std::collections::BTreeMap;
 
@@ -29,8 +30,9 @@ const LINES: usize = 5_000;
 /// Show what is guarded here, who works here, and what waits for a person
 ///
 /// Lists the agent programs that are used here with their hooks, their MCP registration and their last call; the running
-/// agents; the claimed tasks; the tasks that await approval; and the writes that were refused since midnight UTC. The exit
-/// code is 1 if something needs a person. `tollgate doctor` tests all of it, which takes longer.
+/// agents; the claimed tasks; the tasks that await approval; the writes that were refused since midnight UTC; and problems, such
+/// as a ledger whose end is gone or an engine that does not answer. The exit code is 1 if something needs a person. `tollgate
+/// doctor` tests all of it, which takes longer.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example
@@ -40,48 +42,62 @@ pub(crate) struct StatusArgs {}
 
 pub(crate) fn run(invocation: &Invocation, _: &StatusArgs) -> Result<Answer, CliError> {
     let (root, _) = invocation.root()?;
-    let settings = read_settings(&root.join(STATE_FOLDER).join("config.toml"))?;
+    let state = root.join(STATE_FOLDER);
+    let settings = read_settings(&state.join("config.toml"))?;
     let mut status = WorkspaceStatus {
         workspace: root.to_string_lossy().into_owned(),
         set_up: invocation.has_state()?,
+        initialised: state.exists(),
         mode: settings.guard.mode,
         hosts: glance(invocation, &root),
-        agents: agents(invocation)?,
         ..WorkspaceStatus::default()
     };
-    let mut notes = String::new();
-    if status.set_up {
-        status.refusals_today = refusals_today(invocation, &invocation.ledger()?)?;
-        let workspace = invocation.workspace()?;
-        match invocation.tasks_of(&workspace) {
-            Ok(None) => {}
-            Ok(Some(tasks)) => {
-                notes = tasks.look(invocation);
-                let now = invocation.now();
-                for row in tasks.vault.rows(State::InProgress, now)?.0 {
-                    let (task, agent) = (row.task.name.to_string(), row.task.slot.agent().cloned());
-                    status.claims.push(ClaimStatus { task, agent, age_s: row.age_s });
-                }
-                for row in tasks.vault.rows(State::PendingApproval, now)?.0 {
-                    let task = row.task.name.to_string();
-                    status.pending_approvals.push(WaitingTask { task, age_s: row.age_s });
-                }
-                let stopped = tasks.vault.figures(now)?.1;
-                for sentence in stopped.iter().filter_map(Figures::stopped) {
-                    status.problems.push(words::breaker_problem(sentence));
-                }
-            }
-            Err(fault) => status.problems.push(words::fault_problem(&invocation.viewpoint(), &fault)),
+    // What cannot be found out is a problem, and the rest is shown.
+    for part in [look_at_agents, look_at_ledger, look_at_tasks] {
+        if let Err(fault) = part(invocation, &mut status) {
+            status.problems.push(words::fault_problem(&invocation.viewpoint(), &fault));
         }
     }
     status.problems.extend(problems(&status));
     status.needs_person = !status.problems.is_empty() || !status.pending_approvals.is_empty();
     let said = Said {
         words: words::status(&invocation.viewpoint(), &status),
-        notes,
         json: serde_json::to_value(&status).unwrap_or_default(),
+        ..Said::default()
     };
     Ok(if status.needs_person { Answer::NotValid(said) } else { Answer::Done(said) })
+}
+
+fn look_at_ledger(invocation: &Invocation, status: &mut WorkspaceStatus) -> Result<(), Fault> {
+    let ledger = invocation.ledger()?;
+    status.problems.extend(ledger.check_end()?.map(words::ledger_problem));
+    if status.set_up {
+        status.refusals_today = refusals_today(invocation, &ledger)?;
+    }
+    Ok(())
+}
+
+fn look_at_tasks(invocation: &Invocation, status: &mut WorkspaceStatus) -> Result<(), Fault> {
+    if !status.set_up {
+        return Ok(());
+    }
+    let Some(tasks) = invocation.tasks_of(&invocation.workspace()?)? else { return Ok(()) };
+    if let Err(fault) = tasks.sync() {
+        status.problems.push(words::old_tasks_problem(&invocation.viewpoint(), &fault));
+    }
+    let now = invocation.now();
+    for row in tasks.vault.rows(State::InProgress, now)?.0 {
+        let (task, agent) = (row.task.name.to_string(), row.task.slot.agent().cloned());
+        status.claims.push(ClaimStatus { task, agent, age_s: row.age_s });
+    }
+    for row in tasks.vault.rows(State::PendingApproval, now)?.0 {
+        let task = row.task.name.to_string();
+        status.pending_approvals.push(WaitingTask { task, age_s: row.age_s });
+    }
+    for sentence in tasks.vault.figures(now)?.1.iter().filter_map(Figures::stopped) {
+        status.problems.push(words::breaker_problem(sentence));
+    }
+    Ok(())
 }
 
 /// What is wrong with the guard itself.
@@ -105,7 +121,7 @@ fn problems(status: &WorkspaceStatus) -> Vec<StatusProblem> {
     problems
 }
 
-fn agents(invocation: &Invocation) -> Result<Vec<AgentStatus>, Fault> {
+fn look_at_agents(invocation: &Invocation, status: &mut WorkspaceStatus) -> Result<(), Fault> {
     let mut agents = BTreeMap::new();
     for turns in invocation.existing_turns()? {
         for turn in turns.list()? {
@@ -114,7 +130,9 @@ fn agents(invocation: &Invocation) -> Result<Vec<AgentStatus>, Fault> {
             *agent = (agent.0 + 1, agent.1.min(since));
         }
     }
-    Ok(agents.into_iter().map(|(agent, (turns, since))| AgentStatus { agent, turns, since }).collect())
+    let agents = agents.into_iter().map(|(agent, (turns, since))| AgentStatus { agent, turns, since });
+    status.agents = agents.collect();
+    Ok(())
 }
 
 fn refusals_today(invocation: &Invocation, ledger: &Ledger) -> Result<RefusalCount, Fault> {

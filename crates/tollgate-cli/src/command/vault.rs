@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
 use serde_json::json;
+use tollgate::settings::StoreChoice;
 use tollgate::tasks::check_store;
 use tollgate::vault::copy::{CopiedHistory, copy};
 
@@ -61,6 +62,10 @@ pub(crate) fn run(invocation: &Invocation, args: &VaultArgs) -> Result<Answer, C
     }
     let VaultCommand::Copy(args) = &args.command;
     let url = args.to.as_ref().or(args.from.as_ref()).map_or("", String::as_str);
+    if StoreChoice::has_password(url) {
+        let (user, password) = ("TOLLGATE_COPY_USER", "TOLLGATE_COPY_PASSWORD");
+        return Err(UsageError::PasswordInAddress { user, password }.into());
+    }
     let own = invocation.fresh_tasks()?;
     if *own.home.settings.vault.chosen_store() == check_store(url)? {
         return Err(UsageError::SameStore(url.to_owned()).into());

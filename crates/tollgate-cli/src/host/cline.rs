@@ -152,8 +152,8 @@ impl Host for Cline {
     fn mcp(&self) -> Registry {
         Registry::by_hand(
             &[".cline/data/settings/cline_mcp_settings.json"],
-            "add this to `~/.cline/data/settings/cline_mcp_settings.json`, with the path of this workspace: {\"mcpServers\": {\"tollgate\": {\"command\": \"tollgate\", \"args\": \
-             [\"mcp\", \"--agent\", \"cline\", \"/path/to/workspace\"]}}}",
+            "add this to `~/.cline/data/settings/cline_mcp_settings.json`: {\"mcpServers\": {\"tollgate\": {\"command\": \"tollgate\", \"args\": \
+             [\"mcp\", \"--agent\", \"cline\", WORKSPACE]}}}",
         )
     }
 

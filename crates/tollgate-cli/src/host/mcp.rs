@@ -9,11 +9,15 @@ use serde_json::{Value, json};
 use tollgate::error::Fault;
 
 use super::jsonc::{self, JsonStep};
-use super::setup::{self, Became, damaged, pretty, read_json, remove, restore, write};
+use super::program_file::{self, damaged, pretty, read_json, remove, restore, write};
+use super::setup::Became;
 use crate::replace::FileAccess;
 
 /// The name of our entry.
 const NAME: &str = "tollgate";
+
+/// In the instructions for a person: the path of the workspace, in JSON.
+pub(super) const WORKSPACE: &str = "WORKSPACE";
 
 /// The place in a program's configuration for MCP servers.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,8 +25,8 @@ pub(crate) struct Registry {
     /// The files that the program reads, relative to the workspace. A new file gets the first name.
     names: &'static [&'static str],
     form: RegistryForm,
-    /// What a person has to do next, or instead.
-    pub(crate) then: Option<&'static str>,
+    /// What a person has to do next, or instead. [`WORKSPACE`] stands for the path of the workspace.
+    then: Option<&'static str>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -85,6 +89,12 @@ impl Registry {
 
     pub(super) fn then(self, then: &'static str) -> Self {
         Self { then: Some(then), ..self }
+    }
+
+    /// What a person has to do next, or instead.
+    pub(crate) fn next_step(&self, root: &Path) -> Option<String> {
+        let path = Value::from(root.to_string_lossy()).to_string();
+        self.then.map(|then| then.replace(WORKSPACE, &path))
     }
 
     /// The configuration file, relative to the workspace: the one with our entry, else one that exists, else a new one.
@@ -154,38 +164,74 @@ impl Registry {
         }
     }
 
+    /// The file with our entry, as [`install`](Self::install) writes it. `None` if our entry is there.
+    fn with_ours(&self, path: &Path) -> Result<Option<String>, Fault> {
+        if self.found(path)?.is_some() {
+            return Ok(None);
+        }
+        let text = match &self.form {
+            RegistryForm::Json { key, entry, base } => match program_file::read(path)? {
+                None => {
+                    let mut config = base.clone();
+                    config[key][NAME] = entry.clone();
+                    Some(pretty(&config))
+                }
+                Some(text) if read_json(path)?.is_some_and(|config| config.get(key).is_some()) => {
+                    jsonc::with(&text, &[JsonStep::Key(key)], Some(NAME), entry)
+                }
+                Some(text) => jsonc::with(&text, &[], Some(key), &json!({NAME: entry})),
+            },
+            RegistryForm::Toml(lines) => {
+                let text = read(path)?;
+                // An empty line, except after a last line without its newline: so that removing restores both.
+                let gap = if text.is_empty() { "" } else { "\n" };
+                Some(only_ours_differs(path, &text, format!("{text}{gap}{lines}"))?)
+            }
+            RegistryForm::ByHand => return Ok(None),
+        };
+        text.map(Some).ok_or_else(|| damaged(path, "it should be an object"))
+    }
+
+    /// The file without our entry, which is there.
+    fn without_ours(&self, path: &Path) -> Result<String, Fault> {
+        match &self.form {
+            RegistryForm::Json { key, .. } => {
+                let text = program_file::read(path)?.unwrap_or_default();
+                let without = jsonc::without(&text, &[JsonStep::Key(key), JsonStep::Key(NAME)]);
+                without
+                    .ok_or_else(|| damaged(path, "our entry cannot be removed from it; remove it yourself"))
+            }
+            RegistryForm::Toml(_) => {
+                let text = read(path)?;
+                let without = without_table(&text);
+                only_ours_differs(path, &text, without)
+            }
+            RegistryForm::ByHand => Ok(String::new()),
+        }
+    }
+
+    /// A fault if the server cannot be registered. Changes nothing.
+    pub(crate) fn can_install(&self, root: &Path) -> Result<(), Fault> {
+        self.file(root).map_or(Ok(()), |file| self.with_ours(&root.join(file)).map(drop))
+    }
+
     /// Registers the server.
     pub(crate) fn install(&self, root: &Path) -> Result<Became, Fault> {
         let Some(file) = self.file(root) else { return Ok(Became::ByHand) };
         let path = root.join(file);
-        if self.found(&path)?.is_some() {
-            return Ok(Became::Kept);
-        }
-        match &self.form {
-            RegistryForm::Json { key, entry, base } => {
-                let text = match setup::read(&path)? {
-                    None => {
-                        let mut config = base.clone();
-                        config[key][NAME] = entry.clone();
-                        Some(pretty(&config))
-                    }
-                    Some(text) if read_json(&path)?.is_some_and(|config| config.get(key).is_some()) => {
-                        jsonc::with(&text, &[JsonStep::Key(key)], Some(NAME), entry)
-                    }
-                    Some(text) => jsonc::with(&text, &[], Some(key), &json!({NAME: entry})),
-                };
-                let text = text.ok_or_else(|| damaged(&path, "it should be an object"))?;
+        match self.with_ours(&path)? {
+            Some(text) => {
                 write(&path, &text, FileAccess::Normal)?;
+                Ok(Became::Written)
             }
-            RegistryForm::Toml(lines) => {
-                let text = read(&path)?;
-                // An empty line, except after a last line without its newline: so that removing restores both.
-                let gap = if text.is_empty() { "" } else { "\n" };
-                write_toml(&path, &text, &format!("{text}{gap}{lines}"))?;
-            }
-            RegistryForm::ByHand => return Ok(Became::ByHand),
+            None => Ok(Became::Kept),
         }
-        Ok(Became::Written)
+    }
+
+    /// A fault if the server cannot be removed. Changes nothing.
+    pub(crate) fn can_uninstall(&self, root: &Path) -> Result<(), Fault> {
+        let Some(path) = self.file(root).map(|file| root.join(file)) else { return Ok(()) };
+        if self.found(&path)?.is_some() { self.without_ours(&path).map(drop) } else { Ok(()) }
     }
 
     /// Removes the server. All other entries stay.
@@ -195,23 +241,11 @@ impl Registry {
         if self.found(&path)?.is_none() {
             return Ok(Became::NothingToRemove);
         }
+        let without = self.without_ours(&path)?;
         match &self.form {
-            RegistryForm::Json { key, base, .. } => {
-                let text = setup::read(&path)?.unwrap_or_default();
-                let without = jsonc::without(&text, &[JsonStep::Key(key), JsonStep::Key(NAME)]);
-                let unusual = || damaged(&path, "our entry cannot be removed from it; remove it yourself");
-                restore(root, &path, &without.ok_or_else(unusual)?, base)?;
-            }
-            RegistryForm::Toml(_) => {
-                let text = read(&path)?;
-                let without = without_table(&text);
-                if without.trim().is_empty() {
-                    remove(root, &path)?;
-                } else {
-                    write_toml(&path, &text, &without)?;
-                }
-            }
-            RegistryForm::ByHand => {}
+            RegistryForm::Json { base, .. } => restore(root, &path, &without, base)?,
+            RegistryForm::Toml(_) if without.trim().is_empty() => remove(root, &path)?,
+            _ => write(&path, &without, FileAccess::Normal)?,
         }
         Ok(Became::Removed)
     }
@@ -225,15 +259,15 @@ fn starts_us(entry: &Value) -> bool {
 }
 
 fn read(path: &Path) -> Result<String, Fault> {
-    Ok(setup::read(path)?.unwrap_or_default())
+    Ok(program_file::read(path)?.unwrap_or_default())
 }
 
 fn read_toml(path: &Path, text: &str) -> Result<toml::Table, Fault> {
     text.parse().map_err(|error: toml::de::Error| damaged(path, error.message()))
 }
 
-/// Writes a TOML file that was edited as text, so that comments stay. First checks that only our table differs.
-fn write_toml(path: &Path, before: &str, after: &str) -> Result<(), Fault> {
+/// A TOML file that was edited as text, so that comments stay. A fault unless only our table differs.
+fn only_ours_differs(path: &Path, before: &str, after: String) -> Result<String, Fault> {
     let parts = |text: &str| -> Result<(toml::Table, bool), Fault> {
         let mut config = read_toml(path, text)?;
         let servers = config.get_mut("mcp_servers").and_then(toml::Value::as_table_mut);
@@ -243,13 +277,10 @@ fn write_toml(path: &Path, before: &str, after: &str) -> Result<(), Fault> {
         });
         Ok((config, ours))
     };
-    match (parts(before), parts(after)) {
-        (Ok((others, was)), Ok((still, is))) if others == still && was != is => {}
-        _ => {
-            return Err(damaged(path, "`mcp_servers` has an unusual form; edit the file yourself"));
-        }
+    match (parts(before), parts(&after)) {
+        (Ok((others, was)), Ok((still, is))) if others == still && was != is => Ok(after),
+        _ => Err(damaged(path, "`mcp_servers` has an unusual form; edit the file yourself")),
     }
-    write(path, after, FileAccess::Normal)
 }
 
 /// The text without our table, its subtables, and the empty line or the newline that was added before it.

@@ -16,6 +16,7 @@ mod mcp;
 mod opencode;
 pub(crate) mod patch;
 mod program;
+mod program_file;
 mod setup;
 
 use std::path::{Path, PathBuf};

@@ -4,14 +4,14 @@
 //! Installing twice is the same as installing once.
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 use tollgate::error::Fault;
 
 use super::jsonc::{self, JsonStep};
-use crate::replace::{FileAccess, replace_file};
+use super::program_file::{damaged, parse, pretty, read, read_json, remove, restore, write};
+use crate::replace::FileAccess;
 
 /// The text that marks our entries.
 const OURS: &str = "tollgate hook ";
@@ -169,10 +169,10 @@ impl Setup {
         }
     }
 
-    /// Adds our entries.
-    pub(crate) fn install(&self, root: &Path) -> Result<Became, Fault> {
+    /// The files with our entries, as [`install`](Self::install) writes them. Empty if our entries are there.
+    fn with_ours(&self, root: &Path) -> Result<Vec<(PathBuf, String, FileAccess)>, Fault> {
         if self.is_in_place(root)? {
-            return Ok(Became::Kept);
+            return Ok(Vec::new());
         }
         match self {
             Self::Shared { file, base, entries, variable } => {
@@ -191,24 +191,47 @@ impl Setup {
                 if let Some((name, value)) = variable {
                     text = with_variable(&path, text, name, value)?;
                 }
-                write(&path, &text, FileAccess::Normal)?;
+                Ok(vec![(path, text, FileAccess::Normal)])
             }
-            Self::Own(files) => {
-                for (file, text, access) in files {
+            Self::Own(files) => files
+                .iter()
+                .map(|(file, text, access)| {
                     let path = root.join(file);
                     match fs::read_to_string(&path) {
-                        Ok(there) if !there.contains(OURS) => {
-                            return Err(damaged(
-                                &path,
-                                "it already has another hook; call `tollgate hook` from that hook",
-                            ));
-                        }
-                        _ => write(&path, text, *access)?,
+                        Ok(there) if !there.contains(OURS) => Err(damaged(
+                            &path,
+                            "it already has another hook; call `tollgate hook` from that hook",
+                        )),
+                        _ => Ok((path, text.clone(), *access)),
                     }
-                }
-            }
+                })
+                .collect(),
         }
-        Ok(Became::Written)
+    }
+
+    /// A fault if our entries cannot be added. Changes nothing.
+    pub(crate) fn can_install(&self, root: &Path) -> Result<(), Fault> {
+        self.with_ours(root).map(drop)
+    }
+
+    /// Adds our entries.
+    pub(crate) fn install(&self, root: &Path) -> Result<Became, Fault> {
+        let files = self.with_ours(root)?;
+        for (path, text, access) in &files {
+            write(path, text, *access)?;
+        }
+        Ok(if files.is_empty() { Became::Kept } else { Became::Written })
+    }
+
+    /// A fault if our entries cannot be removed. Changes nothing.
+    pub(crate) fn can_uninstall(&self, root: &Path) -> Result<(), Fault> {
+        match self {
+            Self::Shared { file, .. } if self.is_there(root) => {
+                let path = root.join(file);
+                without_ours(&path, read(&path)?.unwrap_or_default()).map(drop)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Removes our entries. All other entries stay.
@@ -324,61 +347,6 @@ fn before_a_tool(config: &Value) -> Option<String> {
 pub(super) fn is_ours(hook: &Value) -> bool {
     let texts = hook.as_object().into_iter().flat_map(Map::values).filter_map(Value::as_str);
     texts.into_iter().any(|text| text.contains(OURS))
-}
-
-pub(super) fn pretty(config: &Value) -> String {
-    serde_json::to_string_pretty(config).unwrap_or_default() + "\n"
-}
-
-/// The JSON in a file; `None` if the file is missing or empty.
-pub(super) fn read_json(path: &Path) -> Result<Option<Value>, Fault> {
-    read(path)?.map(|text| parse(path, &text)).transpose()
-}
-
-/// The text of a file; `None` if the file is missing or empty.
-pub(super) fn read(path: &Path) -> Result<Option<String>, Fault> {
-    match fs::read_to_string(path) {
-        Ok(text) => Ok(Some(text).filter(|text| !text.trim().is_empty())),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(Fault::Io { doing: "read", path: path.to_owned(), source }),
-    }
-}
-
-fn parse(path: &Path, text: &str) -> Result<Value, Fault> {
-    match text {
-        "" => Ok(Value::Null),
-        text => jsonc::parse(text).map_err(|what| damaged(path, &what)),
-    }
-}
-
-/// Writes the text without our entries, or removes the file if nothing else was in it.
-pub(super) fn restore(root: &Path, path: &Path, text: &str, base: &Value) -> Result<(), Fault> {
-    if text.is_empty() || text == pretty(base) && *base != json!({}) {
-        remove(root, path)
-    } else {
-        write(path, text, FileAccess::Normal)
-    }
-}
-
-/// Writes a file whole, because the program that reads it may be running. Follows a symbolic link.
-pub(super) fn write(path: &Path, text: &str, access: FileAccess) -> Result<(), Fault> {
-    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    replace_file(&path, text.as_bytes(), access)
-}
-
-/// Removes a file, and the folders above it that are then empty, up to the workspace.
-pub(super) fn remove(root: &Path, path: &Path) -> Result<(), Fault> {
-    fs::remove_file(path).map_err(|source| Fault::Io { doing: "remove", path: path.to_owned(), source })?;
-    for folder in path.ancestors().skip(1).take_while(|folder| *folder != root) {
-        if fs::remove_dir(folder).is_err() {
-            break;
-        }
-    }
-    Ok(())
-}
-
-pub(super) fn damaged(path: &Path, what: &str) -> Fault {
-    Fault::Config { path: path.to_owned(), what: what.to_owned() }
 }
 
 #[cfg(test)]

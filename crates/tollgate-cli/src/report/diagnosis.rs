@@ -11,6 +11,7 @@ use tollgate::name::Agent;
 use tollgate::settings::{GuardMode, Settings};
 use tollgate::vault::Denial;
 use tollgate::vault::checkup::{Finding, Level};
+use tollgate::vault::state::State;
 use tollgate::vault::store::Unfit;
 use tollgate_guard::doctor::Leftovers;
 use tollgate_guard::probe::{FileSystem, Reach};
@@ -34,6 +35,10 @@ pub(crate) enum Fact {
     /// The configuration has commands.
     Commands {
         commands: Commands,
+        trusted: bool,
+    },
+    /// The configuration says whom to tell when something needs a person.
+    Notify {
         trusted: bool,
     },
     /// A workspace above was ignored, because its state belongs to this user.
@@ -99,6 +104,8 @@ pub(crate) enum Fact {
     Vault {
         folder: PathBuf,
         open: usize,
+        /// The folders of states that it did not have.
+        missing: Vec<State>,
         healed: usize,
         reclaimable: usize,
         /// Agents that have claimed tasks and have no role.
@@ -106,6 +113,10 @@ pub(crate) enum Fact {
         unfit: Vec<Unfit>,
         /// Why some tasks will never be claimed.
         stuck: Vec<Denial>,
+    },
+    /// The configuration names a vault that does not exist.
+    NoVault {
+        folder: PathBuf,
     },
     /// Workers that have stopped claiming tasks, each in one sentence.
     Breakers(Vec<String>),
@@ -146,6 +157,7 @@ impl Fact {
             Self::Workspace { .. } | Self::Ignored { .. } => "workspace",
             Self::Settings { .. } => "settings",
             Self::Commands { .. } => "commands",
+            Self::Notify { .. } => "notify",
             Self::FileSystem(_) | Self::OtherFileSystem => "file system",
             Self::NoState | Self::State { .. } => "state",
             Self::Privacy { .. } => "privacy",
@@ -156,7 +168,7 @@ impl Fact {
             Self::Turns { .. } => "turns",
             Self::RunLevel { .. } => "run",
             Self::Worktree { .. } | Self::Worktrees { .. } => "worktree",
-            Self::Vault { .. } => "vault",
+            Self::Vault { .. } | Self::NoVault { .. } => "vault",
             Self::Breakers(_) => "breaker",
             Self::Store { name, .. } => name,
             Self::Host(_) => "hooks",
@@ -169,8 +181,10 @@ impl Fact {
         let warn_if = |warn: bool| if warn { Level::Warning } else { Level::Ok };
         match self {
             Self::Broken { .. } => Level::Problem,
-            Self::OtherFileSystem | Self::Ignored { .. } | Self::Breakers(_) => Level::Warning,
-            Self::Commands { trusted, .. } => warn_if(!trusted),
+            Self::OtherFileSystem | Self::Ignored { .. } | Self::Breakers(_) | Self::NoVault { .. } => {
+                Level::Warning
+            }
+            Self::Commands { trusted, .. } | Self::Notify { trusted } => warn_if(!trusted),
             Self::Settings { settings, .. } => warn_if(settings.guard.mode != GuardMode::Enforce),
             Self::FileSystem(found) => {
                 warn_if(found.guarantee() != Guarantee::Full || found.reach == Reach::Network)

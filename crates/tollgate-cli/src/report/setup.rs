@@ -11,7 +11,7 @@ pub(crate) struct HostSetup {
     pub(crate) files: Vec<PathBuf>,
     pub(crate) done: Became,
     /// What a person still has to do.
-    pub(crate) then: Option<&'static str>,
+    pub(crate) then: Option<String>,
     /// Its hooks inform the agent at the start of each session.
     #[serde(skip)]
     pub(crate) greets: bool,
@@ -24,7 +24,7 @@ pub(crate) enum ConfigSetup {
     Written,
     /// It existed, and was not changed.
     Kept,
-    /// It existed, and the vault was added to it.
+    /// It existed, and lines were added to it.
     Changed,
     Removed,
     /// It was kept, because the user has changed it.

@@ -11,6 +11,9 @@ pub(crate) struct WorkspaceStatus {
     pub(crate) workspace: String,
     /// The workspace has a state.
     pub(crate) set_up: bool,
+    /// There is a folder `.tollgate`.
+    #[serde(skip)]
+    pub(crate) initialised: bool,
     pub(crate) mode: GuardMode,
     pub(crate) hosts: Vec<HostStatus>,
     /// The agents with running turns.

@@ -7,6 +7,7 @@ use tollgate::error::Fault;
 use tollgate::ledger::Verification;
 use tollgate::settings::{Durability, GuardMode, Settings, Unread};
 use tollgate::vault::checkup::Level;
+use tollgate::vault::state::State;
 use tollgate::visible::plain;
 use tollgate::workspace::{STATE_FOLDER, STATE_VERSION};
 use tollgate_guard::doctor::Leftovers;
@@ -115,6 +116,11 @@ pub(crate) fn finding(view: &Viewpoint, fact: &Fact) -> (String, Option<String>)
         ),
         Fact::Settings { settings, written } => settings_words(settings, *written),
         Fact::Commands { commands, trusted } => commands_words(commands, *trusted),
+        Fact::Notify { trusted: true } => ("you trust whom the configuration tells when something needs a person".into(), None),
+        Fact::Notify { trusted: false } => (
+            "nobody is told when something needs a person: you have not trusted the command or the webhook in `[notify]`".into(),
+            Some("read the configuration, then run `tollgate trust`".into()),
+        ),
         Fact::FileSystem(found) => file_system_words(found),
         Fact::OtherFileSystem => (
             "`.tollgate` is on another file system than the workspace, so late writes by other programs are not \
@@ -122,7 +128,9 @@ pub(crate) fn finding(view: &Viewpoint, fact: &Fact) -> (String, Option<String>)
                 .into(),
             Some("keep `.tollgate` on the file system of the workspace".into()),
         ),
-        Fact::NoState => ("no guarded writes here yet".into(), None),
+        Fact::NoState => {
+            ("no guarded writes here yet, so the levels of `tollgate run` were tried in a temporary folder".into(), None)
+        }
         Fact::State { version } => (format!("format {version}, readable"), None),
         Fact::Privacy { mode, ours: true, .. } if mode & 0o007 == 0 => {
             (format!("private (mode {mode:o})"), None)
@@ -174,13 +182,21 @@ pub(crate) fn finding(view: &Viewpoint, fact: &Fact) -> (String, Option<String>)
         Fact::Worktrees { shared, apart } => {
             let mut words = format!("{} of this repository with the same tasks", count(*shared, "git worktree"));
             if let Some(first) = apart.first() {
+                let whose = if apart.len() == 1 { "its" } else { "their" };
                 let apart = count(apart.len(), "git worktree");
-                words += &format!("; {apart} with tasks of their own, such as `{}`", plain(&first.to_string_lossy()));
+                words += &format!("; {apart} with tasks of {whose} own, such as `{}`", plain(&first.to_string_lossy()));
             }
             let fix = "agents there can claim the same tasks again: run `tollgate doctor` there to see why the vault is not shared";
             (words, (!apart.is_empty()).then(|| fix.to_owned()))
         }
-        Fact::Vault { .. } => vault_words(view, fact),
+        Fact::Vault { missing, .. } => {
+            let (words, fix) = vault_words(view, fact);
+            (words + &missing_folders(missing), fix)
+        }
+        Fact::NoVault { folder } => (
+            format!("the configuration names `{}`, which is not a vault", shown(view, folder)),
+            Some("run `tollgate init --vault` to create it, or delete `dir` under `[vault]`".into()),
+        ),
         Fact::Breakers(stopped) => (
             plain(&stopped.join("; ")),
             Some(
@@ -209,6 +225,15 @@ pub(crate) fn finding(view: &Viewpoint, fact: &Fact) -> (String, Option<String>)
             }
         }
         Fact::Broken { fault, .. } => (fault_words(view, fault), Some(fix(fault))),
+    }
+}
+
+fn missing_folders(missing: &[State]) -> String {
+    let names: Vec<String> = missing.iter().map(|state| format!("`{state}`")).collect();
+    match names.len() {
+        0 => String::new(),
+        1 => format!("; it had no folder {}, which tollgate creates when it is needed", names[0]),
+        _ => format!("; it had no folders {}, which tollgate creates when they are needed", names.join(", ")),
     }
 }
 

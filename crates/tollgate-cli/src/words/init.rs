@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use tollgate::error::Fault;
 use tollgate::visible::plain;
 
 use super::greeting::agent_instructions;
@@ -20,13 +21,23 @@ pub(super) fn found_by_words(found_by: FoundBy) -> &'static str {
     }
 }
 
-pub(crate) fn init(root: &Path, found_by: FoundBy, done: ConfigSetup, git: bool, state: bool) -> String {
+/// What happened to the configuration. `added`: the lines that were added to it.
+pub(crate) fn init(
+    root: &Path,
+    found_by: FoundBy,
+    done: ConfigSetup,
+    added: &[String],
+    git: bool,
+    state: bool,
+) -> String {
     let root = short(&plain(&root.to_string_lossy()));
     let mut words = format!("workspace `{root}` ({})\n", found_by_words(found_by));
+    let added: Vec<String> = added.iter().map(|line| format!("`{}`", plain(line))).collect();
+    let added = format!("found `.tollgate/config.toml`, added {} to it", added.join(" and "));
     words += match done {
         ConfigSetup::Written => "wrote `.tollgate/config.toml`",
         ConfigSetup::Kept => "found `.tollgate/config.toml`, not changed",
-        ConfigSetup::Changed => "found `.tollgate/config.toml`, added the vault to it",
+        ConfigSetup::Changed => &added,
         ConfigSetup::Removed => "removed `.tollgate/config.toml`",
         ConfigSetup::KeptAsChanged => {
             "kept `.tollgate/config.toml`, because it was edited\nhint: delete it yourself if you do not need it"
@@ -36,8 +47,7 @@ pub(crate) fn init(root: &Path, found_by: FoundBy, done: ConfigSetup, git: bool,
     match done {
         ConfigSetup::Written | ConfigSetup::Kept | ConfigSetup::Changed => {
             if git {
-                words +=
-                    "\ngit repository: you can commit `config.toml`; the rest of `.tollgate/` is ignored";
+                words += "\ngit repository: you can commit `config.toml` and `.gitignore` in `.tollgate/`; git ignores the rest";
             }
             if state {
                 words += "\nfound state from earlier guarded writes";
@@ -50,6 +60,14 @@ pub(crate) fn init(root: &Path, found_by: FoundBy, done: ConfigSetup, git: bool,
         _ => {}
     }
     words
+}
+
+/// The fault of a file that `init` has checked before it changed anything.
+pub(crate) fn nothing_changed(fault: Fault) -> Fault {
+    match fault {
+        Fault::Config { path, what } => Fault::Config { path, what: format!("{what}; nothing was changed") },
+        fault => fault,
+    }
 }
 
 /// The end of the message about a home folder.
@@ -105,6 +123,11 @@ pub(crate) fn vault_made(view: &Viewpoint, folder: &Path, new: bool) -> String {
     } else {
         format!("found the vault `{folder}`")
     }
+}
+
+/// `init --remove` found tasks.
+pub(crate) fn vault_kept(view: &Viewpoint, folder: &Path) -> String {
+    format!("kept the vault `{}`, because it has tasks or other files", shown(view, folder))
 }
 
 pub(crate) fn store_chosen(store: &str) -> String {

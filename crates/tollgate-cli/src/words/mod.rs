@@ -47,8 +47,8 @@ pub(crate) use git::{
 pub(crate) use greeting::hook_greeting;
 pub(crate) use hook::{hook_fault, hook_lost, hook_people_only, hook_refused, unknown_shell};
 pub(crate) use init::{
-    created_state, home_is_not_set_up, hooked, init, man_pages, next_steps, password_unencrypted,
-    programs_found, registered, store_chosen, vault_made,
+    created_state, home_is_not_set_up, hooked, init, man_pages, next_steps, nothing_changed,
+    password_unencrypted, programs_found, registered, store_chosen, vault_kept, vault_made,
 };
 pub(crate) use ledger::{EMPTY_LEDGER, NO_LINE_MATCHES, audited, damaged_lines, ledger_line, verdict};
 pub(crate) use merge::{merge_diff, merge_notes, no_merge};
@@ -59,7 +59,9 @@ pub(crate) use recovery::{
 pub(crate) use refusal::refused;
 pub(crate) use run::{NoteReader, RUN_KILLED, did_not_start, no_prologue, run_notes, run_refused};
 pub(crate) use serve::{NOTIFY_NOT_TRUSTED, agent_of_server, serving};
-pub(crate) use status::{breaker_problem, fault_problem, host_problem, mode_problem, status};
+pub(crate) use status::{
+    breaker_problem, fault_problem, host_problem, ledger_problem, mode_problem, old_tasks_problem, status,
+};
 pub(crate) use task::{
     bad_priority, bad_verdict, board, closes_a_circle, event_line, figures, imported, log_line, may_claim,
     no_vault, not_imported, task_added, task_for_decision, task_is_there, task_shown, unfit,

@@ -1,6 +1,7 @@
 //! The status of a workspace.
 
 use tollgate::error::Fault;
+use tollgate::ledger::Wrong;
 use tollgate::settings::GuardMode;
 use tollgate::visible::plain;
 
@@ -12,6 +13,7 @@ pub(crate) fn status(view: &Viewpoint, status: &WorkspaceStatus) -> String {
     let mut lines = Vec::new();
     let mut line = |label: &str, text: String| lines.push(format!("{label:<12} {text}"));
     let mode = match (status.set_up, status.mode) {
+        (false, _) if !status.initialised => "not set up",
         (false, _) => "nothing was written here through tollgate yet",
         (true, GuardMode::Enforce) => "guarded",
         (true, GuardMode::Observe) => "observed, not guarded",
@@ -48,6 +50,9 @@ pub(crate) fn status(view: &Viewpoint, status: &WorkspaceStatus) -> String {
         lines.push(format!(
             "{approvals} {waits}\n  hint: run `tollgate task show TASK`, then `tollgate task approve TASK`"
         ));
+    }
+    if !status.initialised && !status.set_up {
+        lines.push("hint: run `tollgate init` to set up this folder".into());
     }
     lines.push(match (status.needs_person, status.problems.len()) {
         (false, _) => "nothing needs a person".into(),
@@ -123,6 +128,22 @@ pub(crate) fn mode_problem(mode: GuardMode) -> StatusProblem {
 pub(crate) fn breaker_problem(sentence: String) -> StatusProblem {
     let hint = "fix the command of the worker; it tries one task again by itself".to_owned();
     StatusProblem { problem: plain(&sentence), hint }
+}
+
+/// The end of the ledger is not the one that was last known.
+pub(crate) fn ledger_problem(wrong: Wrong) -> StatusProblem {
+    let problem = match wrong {
+        Wrong::CutTail => "the end of the ledger was cut off, or the ledger was deleted",
+        _ => "the last known line of the ledger was edited",
+    };
+    let hint = "run `tollgate ledger verify`, which says what is wrong and what to do";
+    StatusProblem { problem: problem.to_owned(), hint: hint.to_owned() }
+}
+
+/// The tasks are those of the last time that the remote could be reached.
+pub(crate) fn old_tasks_problem(view: &Viewpoint, fault: &Fault) -> StatusProblem {
+    let StatusProblem { problem, hint } = fault_problem(view, fault);
+    StatusProblem { problem: format!("{problem}; the claims and approvals are the last known ones"), hint }
 }
 
 pub(crate) fn fault_problem(view: &Viewpoint, fault: &Fault) -> StatusProblem {

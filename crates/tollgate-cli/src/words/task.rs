@@ -301,7 +301,7 @@ pub(crate) fn event_line(entry: &Entry) -> String {
 
 /// The doctor's finding about the vault.
 pub(super) fn vault_words(view: &Viewpoint, fact: &Fact) -> (String, Option<String>) {
-    let Fact::Vault { folder, open, healed, reclaimable, unknown, unfit, stuck } = fact else {
+    let Fact::Vault { folder, open, healed, reclaimable, unknown, unfit, stuck, .. } = fact else {
         return (String::new(), None);
     };
     let mut words = format!("`{}`, {}", shown(view, folder), count(*open, "open task"));

@@ -89,15 +89,20 @@ pub(super) fn usage(error: &UsageError) -> (String, String) {
             ("the name of the vault's folder is not UTF-8".into(), "choose another name".into())
         }
         E::NameTheVaultYourself(dir) => (
-            "created the folders, but could not add the vault to `.tollgate/config.toml`: the file names another vault, \
-             or has an unusual form"
+            "could not add the vault to `.tollgate/config.toml`, so nothing was changed: the file names another vault, or has an \
+             unusual form"
                 .into(),
-            format!("set `dir = \"{}\"` under `[vault]` in that file", plain(dir)),
+            format!("set `dir = \"{}\"` under `[vault]` in that file, then run the command again", plain(dir)),
         ),
         E::ChooseTheStoreYourself(store) => (
-            "could not add the store to `.tollgate/config.toml`: the file names another store, or has an unusual form"
+            "could not add the store to `.tollgate/config.toml`, so nothing was changed: the file names another store, or has \
+             an unusual form"
                 .into(),
             format!("set `store = \"{}\"` under `[vault]` in that file", plain(store)),
+        ),
+        E::PasswordInAddress { user, password } => (
+            "the address of the store has a password, which others could read".into(),
+            format!("delete the password from the address, and set `{user}` and `{password}` in your environment"),
         ),
         E::NoClaimId => (
             "no claim ID given".into(),
@@ -125,6 +130,10 @@ pub(super) fn usage(error: &UsageError) -> (String, String) {
         E::ImportNeedsAFolder => (
             "the source is not a folder".into(),
             "give the `backlog` folder of Backlog.md".into(),
+        ),
+        E::NothingToImport(folder) => (
+            format!("`{}` has no tasks of Backlog.md: no folder `tasks`, and no Markdown files", plain(&folder.to_string_lossy())),
+            "give the `backlog` folder of Backlog.md, or the file of another tracker; see `tollgate task import --help`".into(),
         ),
         E::EditorFailed(editor) => (
             format!("the editor `{}` failed, so nothing was changed", plain(editor)),

@@ -46,7 +46,9 @@ fn a_healthy_workspace() {
     --- stdout
     ok       workspace    `[W]` (current folder)
     ok       settings     mode enforce, unread allow, durability durable (defaults; no `.tollgate/config.toml`)
-    ok       state        no guarded writes here yet
+    ok       state        no guarded writes here yet, so the levels of `tollgate run` were tried in a temporary folder
+    ok       ledger       0 lines, valid
+    ok       turns        0 running
     no problems
     "#);
     world.run("init").is(0);
@@ -238,4 +240,94 @@ fn a_late_write_is_reported() {
     --- stdout
     [ID]  [TIME]        4 B  a  saved by another program during a write by `ada`
     "#);
+}
+
+/// The names of all files and folders below a folder.
+fn names(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let (mut found, mut folders) = (Vec::new(), vec![folder.to_owned()]);
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if entry.is_dir() {
+                folders.push(entry.clone());
+            }
+            found.push(entry);
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn without_state_everything_else_is_checked_and_nothing_is_created() {
+    let world = World::bare();
+    world.run("init --vault").is(0);
+    fs::remove_dir(world.path("vault/Needs_Action")).unwrap();
+    let before = names(&world.root());
+    insta::assert_snapshot!(words(&world.run("doctor").is(0)), @r#"
+    exit 0
+    --- stdout
+    ok       workspace    `[W]` (found `.tollgate`)
+    ok       settings     mode enforce, unread known, durability durable (`.tollgate/config.toml`)
+    ok       state        no guarded writes here yet, so the levels of `tollgate run` were tried in a temporary folder
+    ok       privacy      private (mode 700)
+    ok       ledger       0 lines, valid
+    ok       turns        0 running
+    ok       vault        `vault`, 0 open tasks; it had no folder `Needs_Action`, which tollgate creates when it is needed
+    no problems
+    "#);
+    let answer = world.json("doctor");
+    let levels =
+        answer["findings"].as_array().unwrap().iter().filter(|found| found["check"] == "run").count();
+    assert_eq!(levels, 3, "{answer}");
+    assert_eq!(names(&world.root()), before);
+    // A broken task is found, too, and a vault that is gone.
+    fs::create_dir_all(world.path("vault/In_Progress/blue")).unwrap();
+    world.puts("vault/In_Progress/blue/x.md", "---\npriority: [\n---\n");
+    let vault = || finding(&world.json("doctor"), "vault").clone();
+    assert_eq!(vault()["level"], "warning");
+    assert!(vault()["message"].as_str().unwrap().contains("`x.md` in `In_Progress`"), "{}", vault());
+    fs::remove_dir_all(world.path("vault")).unwrap();
+    assert_eq!(vault()["level"], "warning");
+    assert!(vault()["message"].as_str().unwrap().contains("which is not a vault"), "{}", vault());
+    assert!(!world.path(".tollgate/version").exists());
+    // With a state, the same is said.
+    world.tollgate(["create", "a"]).stdin("x").ends().is(0);
+    assert_eq!(vault()["level"], "warning");
+    // A ledger that was deleted with the whole state is missed.
+    fs::remove_dir_all(world.path(".tollgate")).unwrap();
+    assert_eq!(finding(&world.run("doctor --json").is(1).json(), "ledger")["level"], "problem");
+}
+
+#[test]
+fn the_git_store_is_checked_before_the_first_guarded_write() {
+    let world = World::bare();
+    world.program("git", ["init", "-q"]).ends().is(0);
+    world.run("init --store git").is(0);
+    let answer = world.run("doctor --json").is(1).json();
+    let message = finding(&answer, "vault")["message"].as_str().unwrap();
+    assert!(message.contains("no remote `origin`"), "{message}");
+}
+
+#[test]
+fn tasks_that_cannot_be_read_are_reported() {
+    let world = World::bare();
+    world.run("init --vault").is(0);
+    world.run("task add Weeds").is(0);
+    world.puts("vault/Needs_Action/x.md", "---\npriority: [\n---\n# x\n");
+    let answer = world.json("doctor");
+    let vault = finding(&answer, "vault");
+    assert_eq!(vault["level"], "warning", "{vault}");
+    let message = vault["message"].as_str().unwrap();
+    assert!(message.contains("2 open tasks; 1 file not valid as a task, first `x.md`"), "{message}");
+}
+
+#[test]
+fn an_untrusted_notify_command_is_reported() {
+    for settings in ["[notify]\ncommand = [\"true\"]\n", "[notify]\nwebhook = \"https://example.org\"\n"] {
+        let world = World::with(settings);
+        let answer = world.json("doctor");
+        let notify = finding(&answer, "notify");
+        assert_eq!(notify["level"], "warning", "{notify}");
+        assert!(notify["mend"].as_str().unwrap().contains("tollgate trust"), "{notify}");
+    }
 }

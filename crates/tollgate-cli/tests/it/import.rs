@@ -193,3 +193,29 @@ fn a_source_of_the_wrong_kind_is_refused() {
     hint: check the path: a relative path starts at the current folder
     ");
 }
+
+#[test]
+fn a_source_without_any_task_is_no_success() {
+    let world = world();
+    insta::assert_snapshot!(world.run("task import .").filtered, @r#"
+    exit 2
+    --- stderr
+    error: `.` has no tasks of Backlog.md: no folder `tasks`, and no Markdown files
+    hint: give the `backlog` folder of Backlog.md, or the file of another tracker; see `tollgate task import --help`
+    "#);
+    world.puts("bad.json", "{\"a\": 1}");
+    insta::assert_snapshot!(world.run("task import bad.json").filtered, @r#"
+    exit 1
+    --- stdout
+    imported 0 tasks; 0 already there, 0 closed
+    --- stderr
+    skipped: an item has no id
+    "#);
+    world.puts("README.md", "# Read me\n");
+    world.run("task import .").is(1);
+    // No open issue, and a project without tasks, are no mistakes.
+    world.puts("none.json", "[]");
+    world.run("task import none.json").is(0);
+    fs::create_dir_all(world.path("backlog/tasks")).unwrap();
+    world.run("task import backlog").is(0);
+}

@@ -16,7 +16,7 @@ fn init_writes_the_configuration_once_and_nothing_else() {
     --- stdout
     workspace `[W]` (git root)
     wrote `.tollgate/config.toml`
-    git repository: you can commit `config.toml`; the rest of `.tollgate/` is ignored
+    git repository: you can commit `config.toml` and `.gitignore` in `.tollgate/`; git ignores the rest
     next: run `tollgate doctor` to check protection on this file system
     next: run `tollgate turn begin` to start a turn for `read` and `write`
     "#);
@@ -32,7 +32,7 @@ fn init_writes_the_configuration_once_and_nothing_else() {
     --- stdout
     workspace `[W]` (found `.tollgate`)
     found `.tollgate/config.toml`, not changed
-    git repository: you can commit `config.toml`; the rest of `.tollgate/` is ignored
+    git repository: you can commit `config.toml` and `.gitignore` in `.tollgate/`; git ignores the rest
     found state from earlier guarded writes
     next: run `tollgate doctor` to check protection on this file system
     next: run `tollgate turn begin` to start a turn for `read` and `write`
@@ -184,4 +184,146 @@ fn no_command_creates_state_in_the_home_folder() {
     at_home(&world, "write a -C .").stdin("x").ends().is(0);
     assert!(world.path(".tollgate").exists());
     at_home(&world, "write b").stdin("x").ends().is(0);
+}
+
+/// The files in the workspace, and the folders, relative to it.
+fn everything(world: &World) -> Vec<String> {
+    let (mut found, mut folders) = (Vec::new(), vec![world.root()]);
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            found.push(entry.strip_prefix(world.root()).unwrap().to_str().unwrap().to_owned());
+            if entry.is_dir() {
+                folders.push(entry);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn if_one_program_cannot_be_set_up_nothing_is_changed() {
+    let world = World::bare();
+    for folder in [".claude", ".codex", ".gemini", ".opencode"] {
+        fs::create_dir(world.path(folder)).unwrap();
+    }
+    world.puts(".gemini/settings.json", "not json");
+    let before = everything(&world);
+    insta::assert_snapshot!(world.run("init --host all --vault").filtered, @r#"
+    exit 3
+    --- stderr
+    error: `.gemini/settings.json` is not valid: not JSON (line 1: Unexpected word); nothing was changed
+    hint: fix the file, then try again
+    "#);
+    assert_eq!(everything(&world), before);
+    world.run("init --mcp gemini --host codex --json").is(3).fault("CONFIG_INVALID");
+    assert_eq!(everything(&world), before);
+    // The same if a file of a program's own is there already, or the file of a later program is damaged.
+    world.puts(".gemini/settings.json", "{}");
+    fs::create_dir_all(world.path(".cline/hooks")).unwrap();
+    world.puts(".cline/hooks/PreToolUse", "#!/bin/sh\n");
+    world.run("init --host claude-code --host cline").is(3);
+    assert!(!world.path(".claude/settings.json").exists() && !world.path(".tollgate").exists());
+    // And when hooks are removed.
+    world.run("init --host claude-code --host gemini").is(0);
+    let hooks = fs::read_to_string(world.path(".claude/settings.json")).unwrap();
+    world.puts(".gemini/settings.json", "not json, but tollgate hook x");
+    world.run("init --remove").is(3);
+    world.holds(".claude/settings.json", &hooks);
+    assert!(world.path(".tollgate/config.toml").exists());
+}
+
+/// What no check foresees, such as a full disk: then what was done is said before the error.
+#[test]
+fn if_a_file_cannot_be_written_init_says_what_it_has_done() {
+    let world = World::bare();
+    std::os::unix::fs::symlink("/nowhere/at/all", world.path(".codex")).unwrap();
+    let ran = world.run("init --host claude-code --host codex").is(3);
+    for said in ["wrote `.tollgate/config.toml`", "installed hooks for `claude-code`", "error: cannot "] {
+        assert!(ran.stderr().contains(said), "{said}: {ran}");
+    }
+    assert!(world.path(".claude/settings.json").exists());
+}
+
+#[test]
+fn a_vault_that_the_configuration_cannot_take_is_not_made() {
+    let world = World::with("[vault]\ndir = \"a\"\n");
+    let before = everything(&world);
+    insta::assert_snapshot!(world.run("init --vault b").filtered, @r#"
+    exit 2
+    --- stderr
+    error: could not add the vault to `.tollgate/config.toml`, so nothing was changed: the file names another vault, or has an unusual form
+    hint: set `dir = "b"` under `[vault]` in that file, then run the command again
+    "#);
+    world.run("init --vault ../outside").is(2);
+    assert!(!world.tmp().join("outside").exists());
+    world.puts("file", "");
+    world.run("init --vault file/tasks").is(3);
+    fs::remove_file(world.path("file")).unwrap();
+    world.run("init --vault b --host claude-code").is(2);
+    world.run("init --store mysql://x --host claude-code").is(2);
+    assert_eq!(everything(&world), before);
+    world.run("init --vault a").is(0);
+    assert!(world.path("a/Needs_Action").is_dir());
+}
+
+#[test]
+fn init_says_which_lines_it_added_to_the_configuration() {
+    let world = World::bare();
+    world.run("init").is(0);
+    let added = |line: &str| {
+        let ran = world.run(line).is(0);
+        ran.stdout().lines().nth(1).unwrap().to_owned()
+    };
+    assert_eq!(
+        added("init --host claude-code"),
+        "found `.tollgate/config.toml`, added `shell = \"transaction\"` to it"
+    );
+    assert_eq!(
+        added("init --vault . --store git"),
+        "found `.tollgate/config.toml`, added `store = \"git\"` and `dir = \".\"` to it"
+    );
+    assert_eq!(added("init --vault . --store git"), "found `.tollgate/config.toml`, not changed");
+}
+
+#[test]
+fn remove_keeps_a_vault_with_tasks_whole_and_says_so() {
+    let world = World::bare();
+    world.run("init --vault").is(0);
+    world.run("task add Weeds").is(0);
+    let ran = world.run("init --remove").is(0);
+    let said = "kept the vault `vault`, because it has tasks or other files";
+    assert!(ran.stdout().lines().any(|line| line == said), "{ran}");
+    assert!(world.path("vault/Done").is_dir() && world.path("vault/Needs_Action/weeds.md").exists());
+    let world = World::bare();
+    world.run("init --vault").is(0);
+    world.run("init --remove").is(0);
+    assert!(!world.path("vault").exists());
+}
+
+/// A store that cannot be used is a mistake in the configuration, not in the call.
+#[test]
+fn a_store_that_cannot_be_used_is_a_fault_of_the_configuration() {
+    let world = World::with("[vault]\nstore = \"mysql://x\"\n");
+    insta::assert_snapshot!(world.run("task list").filtered, @r#"
+    exit 3
+    --- stderr
+    error: `.tollgate/config.toml` names a store that cannot be used, by `store` under `[vault]`: tollgate knows no engine `mysql`: use `etcd://`, `etcds://` or `postgres://`
+    hint: fix the file, then try again
+    "#);
+    world.run("task list --json").is(3).fault("CONFIG_INVALID");
+    let has = |key: &str, why: &str| {
+        let said = world.run("task list --json").is(3).fault("CONFIG_INVALID")["message"].to_string();
+        assert!(said.contains("config.toml") && said.contains(key) && said.contains(why), "{said}");
+    };
+    world.puts(".tollgate/config.toml", "[vault]\nstore = \"git\"\n");
+    has("`store` under `[vault]`", "not in a git working tree");
+    world.program("git", ["init", "-q"]).ends().is(0);
+    has("`store` under `[vault]`", "no remote `origin`");
+    world.puts(".tollgate/config.toml", "[vault]\nsync = \"git\"\n");
+    has("`sync` under `[vault]`", "no remote `origin`");
+    world.puts(".tollgate/config.toml", "[vault]\nstore = \"postgres://127.0.0.1:1/x\"\n");
+    has("`store` under `[vault]`", "names no user");
+    // In a call, it is a mistake of the call.
+    world.run("init --store mysql://x --json").is(2).fault("INVALID");
 }

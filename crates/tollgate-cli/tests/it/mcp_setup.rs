@@ -165,7 +165,7 @@ fn init_reports_what_it_did() {
     next: start `codex` here once and trust this folder; it ignores the file until then
     registered the MCP server with `gemini` in `.gemini/settings.json`
     `cline` keeps its MCP servers outside the workspace, so nothing was changed
-    next: add this to `~/.cline/data/settings/cline_mcp_settings.json`, with the path of this workspace: {"mcpServers": {"tollgate": {"command": "tollgate", "args": ["mcp", "--agent", "cline", "/path/to/workspace"]}}}
+    next: add this to `~/.cline/data/settings/cline_mcp_settings.json`: {"mcpServers": {"tollgate": {"command": "tollgate", "args": ["mcp", "--agent", "cline", "[W]"]}}}
     next: run `tollgate doctor` to check protection on this file system
     "#);
     insta::assert_snapshot!(world.run("init --host codex").filtered, @r#"
@@ -186,7 +186,7 @@ fn init_reports_what_it_did() {
     insta::assert_snapshot!(world.run("init --mcp claude-code").filtered, @r#"
     exit 3
     --- stderr
-    error: `.mcp.json` already has a different server named `tollgate`; rename it first
+    error: `.mcp.json` already has a different server named `tollgate`; rename it first; nothing was changed
     hint: fix the file, then try again
     "#);
 }

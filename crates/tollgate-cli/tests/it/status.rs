@@ -9,17 +9,18 @@ use crate::world::World;
 #[test]
 fn an_empty_workspace_needs_nobody() {
     let world = World::bare();
-    insta::assert_snapshot!(world.run("status").filtered, @r"
+    insta::assert_snapshot!(world.run("status").filtered, @r#"
     exit 0
     --- stdout
-    workspace    `[W]`, nothing was written here through tollgate yet
+    workspace    `[W]`, not set up
     programs     no agent program found
     agents       none running
     claims       none
     approvals    none pending
     refusals     0 today
+    hint: run `tollgate init` to set up this folder
     nothing needs a person
-    ");
+    "#);
     assert!(!world.path(".tollgate").exists(), "status creates nothing");
     world.run("init").is(0);
     assert_eq!(world.run("status --json").is(0).json()["needs_person"], false);
@@ -120,4 +121,71 @@ fn status_reads_the_end_of_the_ledger_only() {
         (&few["refusals_today"]["count"], &few["refusals_today"]["at_least"]),
         (&5_000.into(), &true.into())
     );
+}
+
+/// Only the last known line is compared, so this costs the same for a long ledger.
+#[test]
+fn a_ledger_without_its_last_known_line_is_a_problem() {
+    let problems = |world: &World| {
+        let json = world.run("status --json").is(1).json();
+        assert_eq!(
+            (json["problems"].as_array().unwrap().len(), &json["needs_person"]),
+            (1, &true.into()),
+            "{json}"
+        );
+        json["problems"][0]["problem"].as_str().unwrap().to_owned()
+    };
+    let ledger = |world: &World| world.path(".tollgate/ledger.jsonl");
+    let changed = |damage: &dyn Fn(&World), word: &str| {
+        let world = World::new();
+        for file in ["a", "b"] {
+            world.tollgate(["create", file]).stdin("x").ends().is(0);
+        }
+        world.run("status").is(0);
+        damage(&world);
+        let problem = problems(&world);
+        assert!(problem.contains(word), "{word}: {problem}");
+    };
+    changed(&|world| fs::remove_file(ledger(world)).unwrap(), "cut off");
+    changed(&|world| fs::remove_dir_all(world.path(".tollgate")).unwrap(), "cut off");
+    changed(
+        &|world| {
+            let text = fs::read_to_string(ledger(world)).unwrap();
+            fs::write(ledger(world), text.split_inclusive('\n').next().unwrap()).unwrap();
+        },
+        "cut off",
+    );
+    changed(
+        &|world| {
+            let text = fs::read_to_string(ledger(world)).unwrap().replace("\"b\"", "\"z\"");
+            fs::write(ledger(world), text).unwrap();
+        },
+        "edited",
+    );
+}
+
+#[test]
+fn an_engine_that_does_not_answer_is_one_problem_beside_everything_else() {
+    let world = World::with("[vault]\nstore = \"etcd://127.0.0.1:1/x\"\nremote_timeout = \"500ms\"\n");
+    let turn = world.turn("blue");
+    world.puts("a", "one\n");
+    world.run(&format!("read a --turn {turn}")).is(0);
+    world.puts("a", "two\n");
+    world.tollgate(["write", "a", "--turn", &turn]).stdin("three\n").ends().is(1);
+    let json = world.run("status --json").is(1).json();
+    assert_eq!((&json["agents"][0]["agent"], &json["refusals_today"]["count"]), (&"blue".into(), &1.into()));
+    let problems = json["problems"].as_array().unwrap();
+    assert!(problems[0]["problem"].as_str().unwrap().contains("cannot be reached"), "{json}");
+    assert_eq!(problems.len(), 1);
+}
+
+#[test]
+fn a_git_remote_that_cannot_be_reached_is_a_problem() {
+    let world = World::with("[vault]\nstore = \"git\"\n");
+    world.program("git", ["init", "-q"]).ends().is(0);
+    world.program("git", ["remote", "add", "origin", "file:///nowhere/at/all"]).ends().is(0);
+    world.turn("blue");
+    let json = world.run("status --json").is(1).json();
+    let problem = json["problems"][0]["problem"].as_str().unwrap();
+    assert!(problem.contains("`origin` cannot be reached") && problem.contains("last known"), "{json}");
 }

@@ -48,3 +48,17 @@ fn a_vault_goes_through_every_store_and_comes_back_as_it_was() {
     let denied = last.run(&format!("vault copy --to {postgres}")).is(1);
     assert!(denied.stderr().contains("the target has another task"), "{denied}");
 }
+
+#[test]
+fn a_password_in_the_address_is_refused_with_the_variables_of_a_copy() {
+    let world = World::new();
+    world.run("init --vault").is(0);
+    insta::assert_snapshot!(world.run("vault copy --to postgres://u:hunter2@127.0.0.1:1/x").filtered, @r#"
+    exit 2
+    --- stderr
+    error: the address of the store has a password, which others could read
+    hint: delete the password from the address, and set `TOLLGATE_COPY_USER` and `TOLLGATE_COPY_PASSWORD` in your environment
+    "#);
+    let ran = world.run("init --store postgres://u:hunter2@127.0.0.1:1/x").is(2);
+    assert!(ran.stderr().contains("`TOLLGATE_STORE_PASSWORD`") && !ran.stderr().contains("hunter2"), "{ran}");
+}

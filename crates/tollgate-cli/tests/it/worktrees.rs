@@ -186,8 +186,9 @@ fn the_doctor_says_whose_tasks_a_worktree_has() {
     let message = found["message"].as_str().unwrap();
     assert!(found["level"] == "warning" && message.contains(trees.path("one").to_str().unwrap()), "{found}");
     assert!(
-        message
-            .starts_with("1 git worktree of this repository with the same tasks; 1 git worktree with other"),
+        message.starts_with(
+            "1 git worktree of this repository with the same tasks; 1 git worktree with tasks of its own"
+        ),
         "{found}"
     );
     trees.json("one", "task claim pay --agent blue");

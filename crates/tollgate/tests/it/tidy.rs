@@ -276,11 +276,13 @@ fn every_test_named_in_the_docs_exists() {
 #[test]
 fn every_setting_is_in_the_docs_with_its_default() {
     let docs = fs::read_to_string(root().join("docs/settings.md")).unwrap();
-    let source = fs::read_to_string(root().join("crates/tollgate-base/src/settings.rs")).unwrap();
-    for line in source.split("#[cfg(test)]").next().unwrap().lines() {
+    let files = ["settings.rs", "vault_settings.rs", "notify_settings.rs"];
+    let read = |file| fs::read_to_string(root().join("crates/tollgate-base/src").join(file)).unwrap();
+    let code = |source: String| source.split("#[cfg(test)]").next().unwrap().to_owned();
+    for line in files.map(read).map(code).concat().lines() {
         if let Some(name) = line
             .strip_prefix("    pub ")
-            .filter(|line| !line.starts_with("fn "))
+            .filter(|line| !line.starts_with("fn ") && !line.starts_with("const "))
             .and_then(|line| line.split_once(':'))
             .map(|(name, _)| name)
         {

@@ -143,6 +143,43 @@ fn the_head_reveals_a_cut_end_and_later_appends_do_not_hide_it() {
 }
 
 #[test]
+fn the_last_known_line_is_compared_without_reading_the_others() {
+    let world = World::rotated(6, 3);
+    let check = || world.ledger().check_end().unwrap();
+    assert_eq!(check(), None);
+    let head = fs::read(world.head()).unwrap();
+    // Others have appended since.
+    world.append(7..=9);
+    fs::write(world.head(), &head).unwrap();
+    assert_eq!(check(), None);
+    // What is wrong in earlier files is for `verify`.
+    let first = world.path(&world.files()[0]);
+    fs::write(&first, fs::read_to_string(&first).unwrap().replace(':', ";")).unwrap();
+    assert_eq!(check(), None);
+
+    let with = |edit: &dyn Fn(&mut Vec<String>)| {
+        let world = World::with(4);
+        let mut changed = world.text();
+        edit(&mut changed);
+        world.write(&changed);
+        world.ledger().check_end().unwrap()
+    };
+    assert_eq!(with(&|_| ()), None);
+    assert_eq!(with(&|lines| drop(lines.pop())), Some(Wrong::CutTail));
+    assert_eq!(with(&Vec::clear), Some(Wrong::CutTail));
+    assert_eq!(
+        with(&|lines| lines[3] = lines[3].replace("\"number\":4", "\"number\":5")),
+        Some(Wrong::Rewritten)
+    );
+    assert_eq!(with(&|lines| lines[3] = "no line".into()), Some(Wrong::NotALine));
+    let gone = World::with(4);
+    fs::remove_file(gone.path("ledger.jsonl")).unwrap();
+    assert_eq!(gone.ledger().check_end().unwrap(), Some(Wrong::CutTail));
+    // Nothing is remembered.
+    assert_eq!(gone.ledger_with(None).check_end().unwrap(), None);
+}
+
+#[test]
 fn after_a_power_cut_only_flushed_lines_must_be_there() {
     let world = World::new();
     let append = |number: u64, durability| {

@@ -27,7 +27,7 @@ use crate::words;
 ///
 /// Each task gets a name made from its id, so importing again adds only what is new; a task that is already in the vault stays
 /// as it is, in whatever state. Closed tasks are left out, and nothing waits for them. Only the tracker's own fields set the
-/// priority and what a task waits for, never its text.
+/// priority and what a task waits for, never its text. The exit code is 1 if nothing in the source is a task.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example
@@ -84,13 +84,21 @@ pub(crate) fn run(invocation: &Invocation, args: &TaskImportArgs) -> Result<Answ
     });
     let words = words::imported(added, present.len(), *closed, args.dry_run);
     let notes: Vec<String> = skipped.iter().map(|why| words::not_imported(why)).collect();
-    Ok(Answer::Done(Said { words, notes: notes.join("\n"), json }))
+    let said = Said { words, notes: notes.join("\n"), json };
+    // Nothing in the source could be read: it is probably not what the caller meant.
+    let is_useless = added.is_empty() && present.is_empty() && *closed == 0 && !skipped.is_empty();
+    Ok(if is_useless { Answer::NotValid(said) } else { Answer::Done(said) })
 }
 
 fn items(args: &TaskImportArgs) -> Result<Vec<ForeignItem>, CliError> {
     if args.source.is_dir() {
         return match args.from {
-            None | Some(Tracker::Backlog) => Ok(backlog(&args.source)?),
+            None | Some(Tracker::Backlog) => match backlog(&args.source)? {
+                items if items.is_empty() && !args.source.join("tasks").is_dir() => {
+                    Err(UsageError::NothingToImport(args.source.clone()).into())
+                }
+                items => Ok(items),
+            },
             Some(_) => Err(UsageError::ImportNeedsAFile.into()),
         };
     }

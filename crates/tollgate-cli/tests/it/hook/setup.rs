@@ -153,7 +153,7 @@ fn init_reports_what_it_did() {
     insta::assert_snapshot!(world.run("init --host gemini").filtered, @r#"
     exit 3
     --- stderr
-    error: `.gemini/settings.json` is not valid: not JSON (line 2: Expected string for object property)
+    error: `.gemini/settings.json` is not valid: not JSON (line 2: Expected string for object property); nothing was changed
     hint: fix the file, then try again
     "#);
 }

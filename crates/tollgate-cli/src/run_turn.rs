@@ -61,6 +61,12 @@ impl TurnState for RunTurn {
         self.learned.set_lead(name, path)
     }
 
+    fn names(&self) -> Result<Vec<PathBuf>, Fault> {
+        let mut names = self.turn.names()?;
+        names.extend(self.learned.names()?);
+        Ok(names)
+    }
+
     fn session(&self) -> &dyn Known {
         self.turn.session()
     }

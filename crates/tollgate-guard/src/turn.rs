@@ -117,6 +117,9 @@ pub trait TurnState {
     /// Remembers where a name leads.
     fn set_lead(&self, name: &Path, path: &FilePath) -> Result<()>;
 
+    /// All names under which the turn knows files: their paths, and the paths through symbolic links that led to them.
+    fn names(&self) -> Result<Vec<PathBuf>>;
+
     /// What the agent's session knows, from all its turns.
     fn session(&self) -> &dyn Known;
 
@@ -266,6 +269,12 @@ impl TurnState for Turn {
     fn set_lead(&self, name: &Path, path: &FilePath) -> Result<()> {
         self.memory().leads.insert(name.to_owned(), path.clone());
         self.session.set_lead(name, path)
+    }
+
+    fn names(&self) -> Result<Vec<PathBuf>> {
+        let memory = self.memory();
+        let files = memory.files.keys().map(|path| path.as_path().to_owned());
+        Ok(files.chain(memory.leads.keys().cloned()).collect())
     }
 
     fn session(&self) -> &dyn Known {

@@ -3,6 +3,7 @@
 //! Before the call, the files that the tool will change are compared with what the turn knows, and reserved. After the call,
 //! the turn learns what the tool read and wrote, and the reservations end.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -144,7 +145,14 @@ pub(crate) fn before(request: &Request<'_>, tool_use: &ToolUse) -> Result<Outcom
             }
             // An agent that is only observed gets no reservation either: others must not wait for it.
             record(request, &refusals, RefusalStatus::Observed)?;
-            return Ok(Outcome::Done(Ticket { call, tool, reads, changes: Vec::new(), names }));
+            return Ok(Outcome::Done(Ticket {
+                call,
+                tool,
+                reads,
+                changes: Vec::new(),
+                names,
+                known: Vec::new(),
+            }));
         }
     };
     if observing && !refusals.is_empty() {
@@ -231,10 +239,16 @@ pub(crate) fn after(root: &Root, turn: &dyn TurnState, ticket: Ticket, result: T
             ToolResult::Failed => changed && after.is_some() && after == predicted,
         };
         if own {
-            turn.wrote(path, now.state)?;
-            used(path)?;
-            now.keep_text(turn)?;
-            lines.push(applied_line(&request, key, *before, now.state)?);
+            let mut after = now.state;
+            if let Some((link, target)) = link_at(root, path)? {
+                after = link;
+                turn.made_link(path, link, &target)?;
+            } else {
+                turn.wrote(path, now.state)?;
+                used(path)?;
+                now.keep_text(turn)?;
+            }
+            lines.push(applied_line(&request, key, *before, after)?);
         }
         Reservation::end(&locks, key, &ticket.call)?;
     }
@@ -277,6 +291,16 @@ pub(crate) fn look_again(request: &Request<'_>, files: &[(FilePath, Mention)]) -
     }
     append(request.root, &lines)?;
     Ok(foreign)
+}
+
+/// The symbolic link that is at a path now: its state, and the file to which it leads.
+fn link_at(root: &Root, path: &FilePath) -> Result<Option<(FileState, FilePath)>> {
+    if !fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink()) {
+        return Ok(None);
+    }
+    let state = root.spot_anywhere(path)?.map_or(Ok(None), |spot| spot.hash())?;
+    // A link may lead in a circle.
+    Ok(root.canonical(path).ok().map(|target| (state.into(), target)))
 }
 
 /// Why a file in this state may not be changed by an agent that expects another one.

@@ -150,6 +150,12 @@ pub trait TurnState {
         self.update(path, &mut |seen| Some(seen.map_or(Sighting::unread(state), |seen| seen.wrote(state))))
     }
 
+    /// Records that the agent made a symbolic link here, which leads to this file. `state` is that of the link itself.
+    fn made_link(&self, link: &FilePath, state: FileState, target: &FilePath) -> Result<()> {
+        self.wrote(link, state)?;
+        self.set_lead(link.as_path(), target)
+    }
+
     /// The agent has used a file under these names.
     fn used(&self, names: &[PathBuf], path: &FilePath) -> Result<()> {
         for name in names {

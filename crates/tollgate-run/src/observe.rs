@@ -84,6 +84,7 @@ pub(crate) fn run(gate: &Gate, request: &RunRequest<'_>) -> Result<RunOutcome> {
         path: made.path.as_path().strip_prefix(root).unwrap_or(made.path.as_path()).to_owned(),
         before: made.before.digest(),
         after: made.after.digest(),
+        link: false,
     };
     let writes = changes.iter().map(relative).collect();
     Ok(RunOutcome {

@@ -140,6 +140,9 @@ pub struct WrittenFile {
     pub before: Option<Digest>,
     /// Its hash after the run; `None` if it was deleted.
     pub after: Option<Digest>,
+    /// It is a symbolic link now, and the hash is that of the path in it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub link: bool,
 }
 
 fn as_text<S: Serializer>(path: &Path, serializer: S) -> std::result::Result<S::Ok, S::Error> {

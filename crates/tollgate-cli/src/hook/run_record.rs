@@ -45,6 +45,9 @@ struct SeenFile {
 struct ChangedFile {
     path: PathBuf,
     after: Option<Digest>,
+    /// It is a symbolic link.
+    #[serde(default)]
+    link: bool,
 }
 
 impl RunReport {
@@ -89,7 +92,11 @@ impl RunReport {
         for file in self.writes.iter().filter(|file| !is_of_git(file)) {
             let path = root.join(&file.path);
             let state = file.after.map_or(FileState::Absent, FileState::Present);
-            turn.wrote(&workspace.canonical(&path)?, state)?;
+            let written = workspace.canonical_link(&path)?;
+            match workspace.canonical(&path) {
+                Ok(target) if file.link => turn.made_link(&written, state, &target)?,
+                _ => turn.wrote(&written, state)?,
+            }
             if let Some((digest, bytes)) = file.after.zip(small(&path))
                 && Digest::of(&bytes) == digest
             {

@@ -133,6 +133,7 @@ impl Guarding {
             path: relative(made.path.as_path()),
             before: made.before.digest(),
             after: made.after.digest(),
+            link: false,
         });
         Ok(RunOutcome {
             level: RunLevel::Gate,

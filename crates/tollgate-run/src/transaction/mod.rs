@@ -38,7 +38,7 @@ use tollgate_guard::gate::Gate;
 use tollgate_guard::guard::{Outcome, Refused};
 use tollgate_guard::run_folder::RunFolder;
 use tollgate_guard::turn::{Extent, FileState, TurnState};
-use tollgate_guard::view::{Looking, ViewChanges};
+use tollgate_guard::view::{Looking, ViewChange, ViewChanges, ViewDeed};
 use tollgate_guard::workspace::STATE_FOLDER;
 
 use self::composite::{Composite, mounts_below};
@@ -309,6 +309,9 @@ impl Transaction {
         reads: Vec<(PathBuf, Was)>,
     ) -> Result<(Option<Refused>, Vec<WrittenFile>)> {
         let LayerChanges { files, folders, times, ignored, .. } = found;
+        let is_link = |change: &&ViewChange| matches!(change.deed, ViewDeed::Link(_));
+        let links: HashSet<PathBuf> =
+            files.iter().filter(is_link).map(|change| change.path.clone()).collect();
         let changes = ViewChanges {
             level: RunLevel::Transaction.word(),
             start: self.start,
@@ -327,11 +330,8 @@ impl Transaction {
                 change.path.as_path().strip_prefix(&self.root).unwrap_or(change.path.as_path()).to_owned();
             self.committed.insert(path.clone(), change.after);
             if change.before != change.after {
-                writes.push(WrittenFile {
-                    path,
-                    before: change.before.digest(),
-                    after: change.after.digest(),
-                });
+                let (before, after) = (change.before.digest(), change.after.digest());
+                writes.push(WrittenFile { link: links.contains(&path), path, before, after });
             }
         }
         writes.sort_by(|a, b| a.path.cmp(&b.path));

@@ -103,7 +103,11 @@ pub(crate) fn run(gate: &Gate, request: &RunRequest<'_>) -> Result<LevelAttempt>
         (Err(error), progress) => {
             transaction.folder.remove()?;
             return Ok(match progress.contains(&ENTERED) {
-                true => LevelAttempt::Ran(RunOutcome::not_started(RunLevel::Transaction, &error)),
+                true => LevelAttempt::Ran(RunOutcome::not_started(
+                    RunLevel::Transaction,
+                    &request.command[0],
+                    &error,
+                )),
                 false => LevelAttempt::NotPossible(reason(&error)),
             });
         }

@@ -74,12 +74,21 @@ pub struct Ticket {
     /// The names under which the tool reaches these files through links.
     #[serde(default)]
     names: Vec<(PathBuf, PathBuf)>,
+    /// What the agent knows of a file that the tool has changed, if that is not the file as it is now.
+    #[serde(skip)]
+    known: Vec<(PathBuf, FileState)>,
 }
 
 impl Ticket {
     /// The canonical paths of the files that the tool may change, with their states before the call.
     pub fn changes(&self) -> impl Iterator<Item = (&Path, FileState)> {
         self.changes.iter().map(|(path, state)| (path.as_path(), *state))
+    }
+
+    /// Someone else changed this file before the tool did, and the tool kept that change. So the agent does not know what is there
+    /// now, but this state.
+    pub fn knows_only(&mut self, path: &Path, state: FileState) {
+        self.known.push((path.to_owned(), state));
     }
 
     /// Sets how much of each file the tool really showed, once its output is known. `None`: nothing.
@@ -197,7 +206,7 @@ pub(crate) fn before(request: &Request<'_>, tool_use: &ToolUse) -> Result<Outcom
             return Err(fault);
         }
     }
-    Ok(Outcome::Done(Ticket { call, tool, reads, changes, names }))
+    Ok(Outcome::Done(Ticket { call, tool, reads, changes, names, known: Vec::new() }))
 }
 
 pub(crate) fn after(root: &Root, turn: &dyn TurnState, ticket: Ticket, result: ToolResult) -> Result<()> {
@@ -239,10 +248,14 @@ pub(crate) fn after(root: &Root, turn: &dyn TurnState, ticket: Ticket, result: T
             ToolResult::Failed => changed && after.is_some() && after == predicted,
         };
         if own {
+            let known = ticket.known.iter().find(|(there, _)| there == path.as_path());
             let mut after = now.state;
             if let Some((link, target)) = link_at(root, path)? {
                 after = link;
                 turn.made_link(path, link, &target)?;
+            } else if let Some((_, known)) = known {
+                turn.wrote(path, *known)?;
+                used(path)?;
             } else {
                 turn.wrote(path, now.state)?;
                 used(path)?;

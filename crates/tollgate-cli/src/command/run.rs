@@ -202,7 +202,8 @@ fn guarded(
             let folder = Surroundings::look()
                 .folder
                 .map_err(|_| Fault::Missing { what: "the current folder".into() })?;
-            (Box::new(RunTurn::open(turns.clone(), &id)?), folder)
+            let places = invocation.folders_of_turns();
+            (Box::new(RunTurn::open(gate.workspace().path(), turns.clone(), &id, places)?), folder)
         }
         _ => (invocation.turn(&gate)?, invocation.base()?),
     };

@@ -48,21 +48,21 @@ impl Acting<'_> {
         self.session.call_name(id_of(call).as_bytes())
     }
 
-    /// Judges a call and reserves its files. In its own workspace (`home`), a shell command runs through `tollgate run`, if
-    /// the settings say so.
+    /// Judges a call and reserves its files. In one workspace (`is_run_there`), a shell command runs through `tollgate run`, if the
+    /// settings say so.
     pub(super) fn before(
         &self,
         call: &Call,
         plan: &ToolPlan,
         turn: &SharedTurn,
-        is_home: bool,
+        is_run_there: bool,
     ) -> Result<Judgement, CliError> {
         let name = self.name_of(call);
         self.session.settle_finished(self.gate, &name)?;
         if let Some(answer) = self.suspected(call, plan, turn)? {
             return Ok(Judgement::Refused(answer));
         }
-        if is_home && self.runs(call) {
+        if is_run_there && self.runs(call) {
             return self.before_run(call, plan, turn);
         }
         if plan.names_nothing() && !plan.gave_up {
@@ -449,8 +449,11 @@ impl Acting<'_> {
             Shown::Text(output) => Some(output.as_str()),
             _ => None,
         };
-        for report in &reports {
-            report.teach(self.gate.workspace(), &turn, output, |path| read.contains(path))?;
+        if !reports.is_empty() {
+            let turns = self.session.all_turns(&turn, self.gate, &self.invocation.folders_of_turns())?;
+            for report in &reports {
+                report.teach(self.gate.workspace(), &turns, output, |path| read.contains(path))?;
+            }
         }
         if let Deeds::Shell { commands, .. } = &call.deeds
             && reports.is_empty()

@@ -94,7 +94,9 @@ pub(crate) fn why_not(gate: &Gate) -> Result<Option<String>> {
 
 /// Runs a command as a transaction.
 pub(crate) fn run(gate: &Gate, request: &RunRequest<'_>) -> Result<LevelAttempt> {
-    let mut transaction = Transaction::begin(gate, &request.pass, Some(()))?;
+    let mut pass = request.pass.clone();
+    pass.extend(passed_in_checkouts(gate.workspace().path(), &request.folder)?);
+    let mut transaction = Transaction::begin(gate, &pass, Some(()))?;
     if request.reads_count == ReadsCount::Later {
         transaction.looking = Looking::OnlyCommand;
     }
@@ -435,6 +437,26 @@ fn passed(root: &Path, pass: &[PathBuf], rules: &IgnoreRules) -> Result<Vec<Path
     passed.extend(mounts_below(root));
     passed.sort();
     passed.dedup();
+    Ok(passed)
+}
+
+/// The same in the folders between the workspace and the folder of the command: a checkout inside the workspace has rules of its own
+/// about what git ignores, and perhaps a state of tollgate.
+fn passed_in_checkouts(root: &Path, folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut passed = Vec::new();
+    let inside = folder.ancestors().take_while(|inner| *inner != root);
+    for checkout in inside.filter(|inner| inner.starts_with(root)) {
+        passed.extend(Some(checkout.join(STATE_FOLDER)).filter(|state| state.is_dir()));
+        if checkout.join(".git").exists() {
+            let rules = IgnoreRules::of(checkout);
+            for entry in fs::read_dir(checkout).at("list the folder", checkout)? {
+                let entry = entry.at("list the folder", checkout)?;
+                let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+                passed
+                    .extend((is_folder && rules.ignore(entry.file_name().as_bytes())).then(|| entry.path()));
+            }
+        }
+    }
     Ok(passed)
 }
 

@@ -24,6 +24,7 @@ mod replace;
 mod report;
 mod root;
 mod run_turn;
+mod session_turns;
 mod surroundings;
 mod tasks;
 mod trust;

@@ -131,7 +131,10 @@ fn stale(request: &Request<'_>, plan: &Plan) -> Result<Option<Refusal>> {
 impl Permit<'_> {
     pub(crate) fn commit(self) -> Result<Outcome<Vec<Applied>>> {
         let Self { request, plans, later, locks } = self;
-        let ways: Vec<Way> = plans.iter().map(|plan| plan.place.way.clone()).collect();
+        let makes_link =
+            |plan: &Plan| matches!(plan.deed, Operation::Put { content: NewContent::Link(_), .. });
+        let ways: Vec<(Way, bool)> =
+            plans.iter().map(|plan| (plan.place.way.clone(), makes_link(plan))).collect();
         // The agent knows the bytes that it writes, so a later refusal can show how they were changed.
         plans.iter().try_for_each(|plan| keep_text(&request, plan))?;
         let wanted: Vec<_> = plans.iter().filter_map(wanted_by).collect();
@@ -140,8 +143,12 @@ impl Permit<'_> {
             keep_wanted(&request, refused, &wanted)?;
         }
         if let Outcome::Done(changes) = &outcome {
-            for (Applied { path, moved_to, after, .. }, way) in changes.iter().zip(ways) {
+            for (Applied { path, moved_to, after, .. }, (way, makes_link)) in changes.iter().zip(ways) {
                 request.turn.used(&way.names, path)?;
+                if makes_link && let Ok(target) = request.root.canonical(path) {
+                    request.turn.made_link(path, *after, &target)?;
+                    continue;
+                }
                 let Some(to) = moved_to else {
                     request.turn.wrote(path, *after)?;
                     continue;
@@ -309,13 +316,16 @@ pub(crate) fn lock(
 /// What must be on disk for a change of this extent, or why the change is refused. `find` opens the file.
 pub(crate) fn base(
     request: &Request<'_>,
-    Way { path, names, .. }: &Way,
+    Way { path, names, is_link }: &Way,
     extent: Extent,
     expected: Expected,
     find: &dyn Fn() -> Result<Found>,
 ) -> Result<std::result::Result<Base, Reason>> {
     let settings = &request.root.settings().guard;
-    request.turn.about_to_change(names, path)?;
+    // A change of a link itself does not change the file to which it led.
+    if !is_link {
+        request.turn.about_to_change(names, path)?;
+    }
     let state = match expected {
         _ if settings.mode == GuardMode::Off => return Ok(Ok(Base::Any)),
         Expected::Hash(digest) => Some(FileState::Present(digest)),

@@ -161,6 +161,11 @@ impl Root {
         place::canonical(&self.path.join(path)).map(FilePath::trusted)
     }
 
+    /// Like [`Self::canonical`], but a symbolic link at the end of the path is not followed.
+    pub fn canonical_link(&self, path: impl AsRef<Path>) -> Result<FilePath> {
+        place::follow(&self.path.join(path), LastLink::Keep).map(|way| way.path)
+    }
+
     /// Where a path leads, inside the workspace or outside.
     pub(crate) fn follow(&self, path: &Path) -> Result<Way> {
         place::follow(&self.path.join(path), LastLink::Follow)

@@ -22,6 +22,9 @@ pub trait Known: fmt::Debug + Send + Sync {
 
     /// Remembers where a name leads.
     fn set_lead(&self, name: &Path, path: &FilePath) -> Result<()>;
+
+    /// All names under which the agent knew files: their paths, and the paths through symbolic links that led to them.
+    fn names(&self) -> Result<Vec<PathBuf>>;
 }
 
 /// What an agent knew in all turns of a session, ended or not. Clones share the session.
@@ -72,6 +75,14 @@ impl Known for Session {
     fn set_lead(&self, name: &Path, path: &FilePath) -> Result<()> {
         lock(&self.own).leads.insert(name.to_owned(), path.clone());
         self.longer.as_ref().map_or(Ok(()), |longer| longer.set_lead(name, path))
+    }
+
+    fn names(&self) -> Result<Vec<PathBuf>> {
+        let mut names = self.longer.as_ref().map_or(Ok(Vec::new()), |longer| longer.names())?;
+        let own = lock(&self.own);
+        names.extend(own.files.keys().map(|path| path.as_path().to_owned()));
+        names.extend(own.leads.keys().cloned());
+        Ok(names)
     }
 }
 

@@ -248,6 +248,10 @@ impl TurnState for SharedTurn {
         self.session.set_lead(name, path)
     }
 
+    fn names(&self) -> Result<Vec<PathBuf>> {
+        names_of(&self.folder.join("files"), &self.folder.join("leads"))
+    }
+
     fn session(&self) -> &dyn Known {
         &self.session
     }
@@ -289,6 +293,22 @@ fn led_to(leads: &Path, name: &Path) -> Result<Option<FilePath>> {
     Ok(word.and_then(|word| unescape(&word)).map(FilePath::trusted))
 }
 
+/// The paths of all files in the shards of one folder, and the names in those of another.
+fn names_of(files: &Path, leads: &Path) -> Result<Vec<PathBuf>> {
+    let mut names = Vec::new();
+    for shard in names_in(files)?.into_iter().map(|name| files.join(name)).filter(|path| *path != leads) {
+        // Only the paths are wanted.
+        Shard::at(shard).sightings_where(&mut |path| {
+            names.push(path.to_owned());
+            false
+        })?;
+    }
+    for shard in names_in(leads)? {
+        names.extend(WordShard::at(leads.join(shard)).keys()?);
+    }
+    Ok(names)
+}
+
 /// What an agent knows beyond its turns, in a folder of its own.
 #[derive(Debug)]
 struct KnownFolder(PathBuf);
@@ -308,6 +328,10 @@ impl Known for KnownFolder {
 
     fn set_lead(&self, name: &Path, path: &FilePath) -> Result<()> {
         WordShard::of(&self.0.join("leads"), name).set(name, &escape(path.as_path()))
+    }
+
+    fn names(&self) -> Result<Vec<PathBuf>> {
+        names_of(&self.0, &self.0.join("leads"))
     }
 }
 

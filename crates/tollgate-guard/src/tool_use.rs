@@ -3,6 +3,7 @@
 //! Before the call, the files that the tool will change are compared with what the turn knows, and reserved. After the call,
 //! the turn learns what the tool read and wrote, and the reservations end.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -73,12 +74,21 @@ pub struct Ticket {
     /// The names under which the tool reaches these files through links.
     #[serde(default)]
     names: Vec<(PathBuf, PathBuf)>,
+    /// What the agent knows of a file that the tool has changed, if that is not the file as it is now.
+    #[serde(skip)]
+    known: Vec<(PathBuf, FileState)>,
 }
 
 impl Ticket {
     /// The canonical paths of the files that the tool may change, with their states before the call.
     pub fn changes(&self) -> impl Iterator<Item = (&Path, FileState)> {
         self.changes.iter().map(|(path, state)| (path.as_path(), *state))
+    }
+
+    /// Someone else changed this file before the tool did, and the tool kept that change. So the agent does not know what is there
+    /// now, but this state.
+    pub fn knows_only(&mut self, path: &Path, state: FileState) {
+        self.known.push((path.to_owned(), state));
     }
 
     /// Sets how much of each file the tool really showed, once its output is known. `None`: nothing.
@@ -144,7 +154,14 @@ pub(crate) fn before(request: &Request<'_>, tool_use: &ToolUse) -> Result<Outcom
             }
             // An agent that is only observed gets no reservation either: others must not wait for it.
             record(request, &refusals, RefusalStatus::Observed)?;
-            return Ok(Outcome::Done(Ticket { call, tool, reads, changes: Vec::new(), names }));
+            return Ok(Outcome::Done(Ticket {
+                call,
+                tool,
+                reads,
+                changes: Vec::new(),
+                names,
+                known: Vec::new(),
+            }));
         }
     };
     if observing && !refusals.is_empty() {
@@ -189,7 +206,7 @@ pub(crate) fn before(request: &Request<'_>, tool_use: &ToolUse) -> Result<Outcom
             return Err(fault);
         }
     }
-    Ok(Outcome::Done(Ticket { call, tool, reads, changes, names }))
+    Ok(Outcome::Done(Ticket { call, tool, reads, changes, names, known: Vec::new() }))
 }
 
 pub(crate) fn after(root: &Root, turn: &dyn TurnState, ticket: Ticket, result: ToolResult) -> Result<()> {
@@ -231,10 +248,20 @@ pub(crate) fn after(root: &Root, turn: &dyn TurnState, ticket: Ticket, result: T
             ToolResult::Failed => changed && after.is_some() && after == predicted,
         };
         if own {
-            turn.wrote(path, now.state)?;
-            used(path)?;
-            now.keep_text(turn)?;
-            lines.push(applied_line(&request, key, *before, now.state)?);
+            let known = ticket.known.iter().find(|(there, _)| there == path.as_path());
+            let mut after = now.state;
+            if let Some((link, target)) = link_at(root, path)? {
+                after = link;
+                turn.made_link(path, link, &target)?;
+            } else if let Some((_, known)) = known {
+                turn.wrote(path, *known)?;
+                used(path)?;
+            } else {
+                turn.wrote(path, now.state)?;
+                used(path)?;
+                now.keep_text(turn)?;
+            }
+            lines.push(applied_line(&request, key, *before, after)?);
         }
         Reservation::end(&locks, key, &ticket.call)?;
     }
@@ -277,6 +304,16 @@ pub(crate) fn look_again(request: &Request<'_>, files: &[(FilePath, Mention)]) -
     }
     append(request.root, &lines)?;
     Ok(foreign)
+}
+
+/// The symbolic link that is at a path now: its state, and the file to which it leads.
+fn link_at(root: &Root, path: &FilePath) -> Result<Option<(FileState, FilePath)>> {
+    if !fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink()) {
+        return Ok(None);
+    }
+    let state = root.spot_anywhere(path)?.map_or(Ok(None), |spot| spot.hash())?;
+    // A link may lead in a circle.
+    Ok(root.canonical(path).ok().map(|target| (state.into(), target)))
 }
 
 /// Why a file in this state may not be changed by an agent that expects another one.

@@ -117,6 +117,9 @@ pub trait TurnState {
     /// Remembers where a name leads.
     fn set_lead(&self, name: &Path, path: &FilePath) -> Result<()>;
 
+    /// All names under which the turn knows files: their paths, and the paths through symbolic links that led to them.
+    fn names(&self) -> Result<Vec<PathBuf>>;
+
     /// What the agent's session knows, from all its turns.
     fn session(&self) -> &dyn Known;
 
@@ -145,6 +148,12 @@ pub trait TurnState {
     /// Records the agent's own write.
     fn wrote(&self, path: &FilePath, state: FileState) -> Result<()> {
         self.update(path, &mut |seen| Some(seen.map_or(Sighting::unread(state), |seen| seen.wrote(state))))
+    }
+
+    /// Records that the agent made a symbolic link here, which leads to this file. `state` is that of the link itself.
+    fn made_link(&self, link: &FilePath, state: FileState, target: &FilePath) -> Result<()> {
+        self.wrote(link, state)?;
+        self.set_lead(link.as_path(), target)
     }
 
     /// The agent has used a file under these names.
@@ -266,6 +275,12 @@ impl TurnState for Turn {
     fn set_lead(&self, name: &Path, path: &FilePath) -> Result<()> {
         self.memory().leads.insert(name.to_owned(), path.clone());
         self.session.set_lead(name, path)
+    }
+
+    fn names(&self) -> Result<Vec<PathBuf>> {
+        let memory = self.memory();
+        let files = memory.files.keys().map(|path| path.as_path().to_owned());
+        Ok(files.chain(memory.leads.keys().cloned()).collect())
     }
 
     fn session(&self) -> &dyn Known {

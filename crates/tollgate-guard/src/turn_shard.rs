@@ -99,7 +99,17 @@ pub(crate) struct WordShard {
 
 impl WordShard {
     pub(crate) fn of(folder: &Path, key: &Path) -> Self {
-        Self { path: folder.join(format!("{:02x}", stripe(key))) }
+        Self::at(folder.join(format!("{:02x}", stripe(key))))
+    }
+
+    pub(crate) fn at(path: PathBuf) -> Self {
+        Self { path }
+    }
+
+    /// All keys, those with several lines more than once.
+    pub(crate) fn keys(&self) -> Result<Vec<PathBuf>> {
+        let key = |line: &str| unescape(line.strip_suffix('\n')?.split_once(' ')?.0);
+        Ok(read_shared(&self.path)?.split_inclusive('\n').filter_map(key).collect())
     }
 
     pub(crate) fn get(&self, key: &Path) -> Result<Option<String>> {

@@ -4,6 +4,7 @@
 //! when the command started. A file that it wrote without looking must be what the agent knows. All changes are made in one
 //! commit, or none.
 
+use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -141,9 +142,18 @@ pub(crate) fn commit(mut request: Request<'_>, changes: ViewChanges) -> Result<O
     }
     let mut plans = Vec::with_capacity(changes.files.len());
     let looking = changes.looking;
+    let mut links = KnownLinks::default();
     for change in changes.files {
         let since = StartState { start: changes.start, was: change.was };
-        let place = place(&request, &change.path)?;
+        let mut place = place(&request, &change.path)?;
+        let asks_agent = match change.basis {
+            Basis::Agent | Basis::Unsure => true,
+            Basis::Start => looking == Looking::OnlyCommand,
+            Basis::Known(_) => false,
+        };
+        if asks_agent && was_there(&request, &place) {
+            place.way.names = links.names_of(&request, place.path())?;
+        }
         match base_of(&request, &place, &change, since, looking)? {
             Ok(base) => plans.push(plan(&request, place, change.deed, base)?),
             Err(reason) => refusals.push(Refusal::new(place.way.path, reason)),
@@ -197,6 +207,61 @@ fn place(request: &Request<'_>, relative: &Path) -> Result<Place> {
     let is_link = kind(relative).is_ok_and(|kind| kind.is_symlink());
     let way = Way { path: FilePath::trusted(root.join(relative)), names: Vec::new(), is_link };
     Ok(Place { way, relative: relative.to_owned(), missing })
+}
+
+/// Whether a command has changed a file that was in the workspace, and that an agent could have read. No agent reads what git keeps
+/// for itself.
+fn was_there(request: &Request<'_>, place: &Place) -> bool {
+    let is_of_git = || place.relative.iter().any(|part| part == ".git");
+    !place.way.is_link && !is_of_git() && request.root.path().join(&place.relative).is_file()
+}
+
+/// The names that lead through symbolic links now, of all names under which the agent knows files.
+///
+/// Nobody knows under which name a command wrote a file: the layer has only the file itself. So if the agent does not know that
+/// file, and a name that it has used leads there now, the command may have used that name, too. Then the file must be what the
+/// agent knew by that name.
+#[derive(Default)]
+struct KnownLinks(Option<HashMap<FilePath, Vec<PathBuf>>>);
+
+impl KnownLinks {
+    /// The names that lead to this file, which the agent knows only by such names.
+    fn names_of(&mut self, request: &Request<'_>, file: &FilePath) -> Result<Vec<PathBuf>> {
+        let beyond_turn = request.root.settings().guard.unread == Unread::Known;
+        if request.turn.get(file)?.is_some() || beyond_turn && request.turn.session().get(file)?.is_some() {
+            return Ok(Vec::new());
+        }
+        let links = match &mut self.0 {
+            Some(links) => links,
+            none => none.insert(Self::find(request, beyond_turn)?),
+        };
+        Ok(links.get(file).cloned().unwrap_or_default())
+    }
+
+    fn find(request: &Request<'_>, beyond_turn: bool) -> Result<HashMap<FilePath, Vec<PathBuf>>> {
+        let mut known = request.turn.names()?;
+        if beyond_turn {
+            known.extend(request.turn.session().names()?);
+        }
+        let mut links: HashMap<FilePath, Vec<PathBuf>> = HashMap::new();
+        // A turn may know ten thousand files, in few folders.
+        let mut straight: HashMap<PathBuf, bool> = HashMap::new();
+        for name in known {
+            let Some(folder) = name.parent() else { continue };
+            let follow = |path: &Path| request.root.follow(path).ok();
+            let is_straight = *straight
+                .entry(folder.to_owned())
+                .or_insert_with(|| follow(folder).is_some_and(|way| way.names.is_empty()));
+            if is_straight && !fs::symlink_metadata(&name).is_ok_and(|found| found.is_symlink()) {
+                continue;
+            }
+            // A name that leads nowhere leads to no file of this commit.
+            let Some(way) = follow(&name) else { continue };
+            let names = links.entry(way.path).or_default();
+            names.extend(way.names.into_iter().filter(|name| !names.contains(name)).collect::<Vec<_>>());
+        }
+        Ok(links)
+    }
 }
 
 fn plan(request: &Request<'_>, place: Place, deed: ViewDeed, base: Base) -> Result<Plan> {
@@ -258,7 +323,7 @@ fn base_of(
     }
     let find = || root.spot_anywhere(path)?.map_or(Ok(Found::Nothing), |spot| spot.open_itself());
     let judged = match change.basis {
-        Basis::Start => match (looking, known(request, path)?) {
+        Basis::Start => match (looking, known(request, &place.way)?) {
             (Looking::Knows, _) | (_, None | Some(FileState::Unreadable)) => Ok(Base::Since(since)),
             (Looking::OnlyCommand, Some(known)) => match (since.was, known) {
                 (Was::Present(Some(was)), FileState::Present(known)) if was == known => {
@@ -316,10 +381,13 @@ fn known_since(
 }
 
 /// What the agent knows of a file, in this turn or from earlier ones.
-fn known(request: &Request<'_>, path: &FilePath) -> Result<Option<FileState>> {
+fn known(request: &Request<'_>, Way { path, names, .. }: &Way) -> Result<Option<FileState>> {
+    if !names.is_empty() {
+        request.turn.about_to_change(names, path)?;
+    }
     match request.turn.get(path)? {
         Some(sighting) => Ok(Some(sighting.baseline(Extent::Part))),
-        None if request.root.settings().guard.unread == Unread::Known => request.turn.known(&[], path),
+        None if request.root.settings().guard.unread == Unread::Known => request.turn.known(names, path),
         None => Ok(None),
     }
 }

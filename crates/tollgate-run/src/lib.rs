@@ -28,7 +28,7 @@ pub use available::{Availability, available};
 pub use level::{LEVEL_VARIABLE, RunLevel, RunMode};
 use outcome::LevelAttempt;
 pub use outcome::{AfterRun, ReadFile, RunEnd, RunNote, RunOutcome, WrittenFile};
-pub use record::RunRecord;
+pub use record::{RecordFile, RunRecord};
 pub use request::{ChangedRead, ReadsCount, RunRequest};
 pub use supervisor::Supervisor;
 

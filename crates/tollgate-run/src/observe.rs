@@ -46,7 +46,7 @@ pub(crate) fn run(gate: &Gate, request: &RunRequest<'_>) -> Result<RunOutcome> {
     let before = index(&program, root, &pass, None)?;
     let end = match execute(request)? {
         Ok(end) => end,
-        Err(error) => return Ok(RunOutcome::not_started(RunLevel::Observe, &error)),
+        Err(error) => return Ok(RunOutcome::not_started(RunLevel::Observe, &request.command[0], &error)),
     };
     let after = index(&program, root, &pass, Some(&before))?;
     let others: BTreeMap<PathBuf, FileState> = program.written_by_others(start)?.into_iter().collect();
@@ -84,6 +84,7 @@ pub(crate) fn run(gate: &Gate, request: &RunRequest<'_>) -> Result<RunOutcome> {
         path: made.path.as_path().strip_prefix(root).unwrap_or(made.path.as_path()).to_owned(),
         before: made.before.digest(),
         after: made.after.digest(),
+        link: false,
     };
     let writes = changes.iter().map(relative).collect();
     Ok(RunOutcome {

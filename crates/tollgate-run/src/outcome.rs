@@ -1,5 +1,6 @@
 //! What came of a run.
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -65,10 +66,15 @@ pub struct RunOutcome {
 
 impl RunOutcome {
     /// The command could not be executed.
-    pub(crate) fn not_started(level: RunLevel, error: &io::Error) -> Self {
+    pub(crate) fn not_started(level: RunLevel, program: &OsStr, error: &io::Error) -> Self {
         let end =
             if error.kind() == io::ErrorKind::NotFound { RunEnd::NotFound } else { RunEnd::NotExecutable };
-        let (reads, writes, notes) = Default::default();
+        let program = program.to_string_lossy().into_owned();
+        let notes = vec![match end {
+            RunEnd::NotFound => RunNote::NotFound(program),
+            _ => RunNote::NotExecutable(program),
+        }];
+        let (reads, writes) = Default::default();
         Self { level, end, refused: None, reads, writes, notes, after: AfterRun::nothing() }
     }
 }
@@ -77,6 +83,12 @@ impl RunOutcome {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RunNote {
+    /// The command did not start: there is no program of this name.
+    NotFound(String),
+    /// The command did not start: this program cannot be executed.
+    NotExecutable(String),
+    /// The run has ended, and its record could not be written. Why.
+    NotRecorded(String),
     /// Another program changed this file while the command ran, which only read it. Relative to the workspace.
     ReadChanged(PathBuf),
     /// The workspace has too many names, so nobody knows what the command read.
@@ -140,6 +152,9 @@ pub struct WrittenFile {
     pub before: Option<Digest>,
     /// Its hash after the run; `None` if it was deleted.
     pub after: Option<Digest>,
+    /// It is a symbolic link now, and the hash is that of the path in it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub link: bool,
 }
 
 fn as_text<S: Serializer>(path: &Path, serializer: S) -> std::result::Result<S::Ok, S::Error> {
@@ -149,6 +164,11 @@ fn as_text<S: Serializer>(path: &Path, serializer: S) -> std::result::Result<S::
 impl fmt::Display for RunNote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::NotFound(program) => write!(f, "`{program}` was not found, so the command did not start"),
+            Self::NotExecutable(program) => {
+                write!(f, "`{program}` cannot be executed, so the command did not start")
+            }
+            Self::NotRecorded(fault) => write!(f, "the record of this run could not be written: {fault}"),
             Self::ReadChanged(path) => {
                 write!(
                     f,

@@ -1,12 +1,12 @@
 //! The record of a run: one JSON document for the hook that started it.
 
-use std::path::Path;
+use std::fs::File;
+use std::io::Write as _;
+use std::path::PathBuf;
 
 use serde::Serialize;
 
-use tollgate_base::error::{Fault, Result};
-use tollgate_base::file::replace_file;
-use tollgate_base::settings::Durability;
+use tollgate_base::error::{At, Fault, Result};
 use tollgate_guard::guard::Refused;
 use tollgate_guard::refusal::Payload;
 
@@ -41,10 +41,25 @@ impl<'a> RunRecord<'a> {
             notes: outcome.notes.iter().map(RunNote::to_string).collect(),
         }
     }
+}
 
-    /// Writes it to a file, as a whole.
-    pub fn write(&self, path: &Path) -> Result<()> {
-        let bytes = serde_json::to_vec(self).map_err(|error| Fault::invalid(error.to_string()))?;
-        replace_file(path, &bytes, Durability::Fast)
+/// The file for a record. It is created before the command starts: a command whose record has no place must not change anything.
+#[derive(Debug)]
+pub struct RecordFile {
+    file: File,
+    path: PathBuf,
+}
+
+impl RecordFile {
+    /// Creates the file, or empties the one that is there. It stays empty until the run has ended.
+    pub fn create(path: PathBuf) -> Result<Self> {
+        let file = File::create(&path).at("create", &path)?;
+        Ok(Self { file, path })
+    }
+
+    /// Writes the record.
+    pub fn write(mut self, record: &RunRecord<'_>) -> Result<()> {
+        let bytes = serde_json::to_vec(record).map_err(|error| Fault::invalid(error.to_string()))?;
+        self.file.write_all(&bytes).at("write", &self.path)
     }
 }

@@ -18,7 +18,8 @@ use tollgate::turn::TurnState;
 use tollgate::workspace::Workspace;
 use tollgate_run::supervisor::{self, Side, Supervisor};
 use tollgate_run::{
-    AfterRun, ChangedRead, LEVEL_VARIABLE, ReadsCount, RunEnd, RunMode, RunOutcome, RunRecord, RunRequest,
+    AfterRun, ChangedRead, LEVEL_VARIABLE, ReadsCount, RecordFile, RunEnd, RunMode, RunNote, RunOutcome,
+    RunRecord, RunRequest,
 };
 
 use crate::answer::{Answer, Form, Said};
@@ -201,7 +202,8 @@ fn guarded(
             let folder = Surroundings::look()
                 .folder
                 .map_err(|_| Fault::Missing { what: "the current folder".into() })?;
-            (Box::new(RunTurn::open(turns.clone(), &id)?), folder)
+            let places = invocation.folders_of_turns();
+            (Box::new(RunTurn::open(gate.workspace().path(), turns.clone(), &id, places)?), folder)
         }
         _ => (invocation.turn(&gate)?, invocation.base()?),
     };
@@ -221,11 +223,17 @@ fn guarded(
         list_reads: args.record.is_some() || invocation.form() == Form::Json,
         supervisor: Some(supervisor),
     };
+    let record = args.record.as_ref().map(|file| invocation.path(file)).transpose()?;
+    let record = record.map(RecordFile::create).transpose()?;
     let stdout = (invocation.form() == Form::Json).then(lend_stdout).transpose()?;
     let outcome = tollgate_run::run(&gate, &request);
     stdout.map_or(Ok(()), rustix::stdio::dup2_stdout).map_err(io::Error::from)?;
-    let outcome = outcome?;
-    let answer = answer(invocation, args, &outcome)?;
+    let mut outcome = outcome?;
+    if let Some(Err(fault)) = record.map(|file| file.write(&RunRecord::of(&outcome))) {
+        // The changes of the command are made, so the exit code must not say otherwise.
+        outcome.notes.push(RunNote::NotRecorded(fault.to_string()));
+    }
+    let answer = answer(invocation, args, &outcome);
     Ok((answer, outcome.end, (outcome.after, gate, turn)))
 }
 
@@ -248,11 +256,7 @@ fn task_folders(workspace: &Workspace) -> Vec<PathBuf> {
     folders.filter(|folder| folder.is_dir()).collect()
 }
 
-fn answer(invocation: &Invocation, args: &RunArgs, outcome: &RunOutcome) -> Result<Answer, CliError> {
-    let record = RunRecord::of(outcome);
-    if let Some(file) = &args.record {
-        record.write(&invocation.path(file)?)?;
-    }
+fn answer(invocation: &Invocation, args: &RunArgs, outcome: &RunOutcome) -> Answer {
     let reader = if stderr().is_terminal() { NoteReader::Person } else { NoteReader::Program };
     let mut notes = words::run_notes(outcome, reader);
     if let end @ (RunEnd::NotFound | RunEnd::NotExecutable) = outcome.end {
@@ -266,9 +270,9 @@ fn answer(invocation: &Invocation, args: &RunArgs, outcome: &RunOutcome) -> Resu
         }
     };
     let json = match invocation.form() {
-        Form::Json => serde_json::to_value(&record).unwrap_or_default(),
+        Form::Json => serde_json::to_value(RunRecord::of(outcome)).unwrap_or_default(),
         // A search has thousands of reads.
         Form::Words => Value::Null,
     };
-    Ok(Answer::Exit(code, Said { notes, json, words: String::new() }))
+    Answer::Exit(code, Said { notes, json, words: String::new() })
 }

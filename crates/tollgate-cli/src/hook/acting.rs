@@ -19,12 +19,12 @@ use tollgate::turn::{Extent, FileState, Sighting, TurnState};
 
 use super::formatter::{self, Adopted};
 use super::pending_call::{Expectation, LastChange, hash_of};
-use super::plan::{Planned, ToolPlan};
+use super::plan::{Planned, Text, ToolPlan};
 use super::prologue::{Prologue, PrologueForm, RunOf, with_commands, without_prologue};
 use super::run_record::RunReport;
 use super::session::HookSession;
 use super::settle;
-use super::shown::{has_word, is_same_text, shown};
+use super::shown::{has_word, is_formatted, is_same_text, shown};
 use crate::error::CliError;
 use crate::host::Host;
 use crate::host::event::{Aftermath, Call, Deeds, Heard, Shown};
@@ -48,21 +48,21 @@ impl Acting<'_> {
         self.session.call_name(id_of(call).as_bytes())
     }
 
-    /// Judges a call and reserves its files. In its own workspace (`home`), a shell command runs through `tollgate run`, if
-    /// the settings say so.
+    /// Judges a call and reserves its files. In one workspace (`is_run_there`), a shell command runs through `tollgate run`, if the
+    /// settings say so.
     pub(super) fn before(
         &self,
         call: &Call,
         plan: &ToolPlan,
         turn: &SharedTurn,
-        is_home: bool,
+        is_run_there: bool,
     ) -> Result<Judgement, CliError> {
         let name = self.name_of(call);
         self.session.settle_finished(self.gate, &name)?;
         if let Some(answer) = self.suspected(call, plan, turn)? {
             return Ok(Judgement::Refused(answer));
         }
-        if is_home && self.runs(call) {
+        if is_run_there && self.runs(call) {
             return self.before_run(call, plan, turn);
         }
         if plan.names_nothing() && !plan.gave_up {
@@ -426,6 +426,12 @@ impl Acting<'_> {
                 };
                 slipped_in.then_some((path, before, text))
             });
+            let reported = aftermath.replaced.is_some();
+            for (path, state) in
+                self.known_only(call, &turn, &ticket, (reported, lost.as_ref().map(|lost| &lost.0)))?
+            {
+                ticket.knows_only(&path, state);
+            }
             ticket.judge_reads(|path, planned| {
                 // Reading does not change a file, so a change of it below is somebody else's.
                 read.insert(path.to_owned());
@@ -443,8 +449,11 @@ impl Acting<'_> {
             Shown::Text(output) => Some(output.as_str()),
             _ => None,
         };
-        for report in &reports {
-            report.teach(self.gate.workspace(), &turn, output, |path| read.contains(path))?;
+        if !reports.is_empty() {
+            let turns = self.session.all_turns(&turn, self.gate, &self.invocation.folders_of_turns())?;
+            for report in &reports {
+                report.teach(self.gate.workspace(), &turns, output, |path| read.contains(path))?;
+            }
         }
         if let Deeds::Shell { commands, .. } = &call.deeds
             && reports.is_empty()
@@ -465,6 +474,49 @@ impl Acting<'_> {
         // If the text cannot be kept, the agent is told of it all the same.
         let kept = self.gate.keep_overwritten(&turn, &path, before, text.as_bytes()).ok();
         Ok(self.host.tell(&words::hook_lost(&self.invocation.viewpoint(), &path, text, kept.as_deref())))
+    }
+
+    /// The files that have text in them which the agent has not seen, because someone else saved them between the check and the
+    /// edit: with what the agent takes them for, the result of its edit on what it had read. `reported`: the program said what
+    /// its tool replaced, and in which file that was text that the agent had not seen.
+    fn known_only(
+        &self,
+        call: &Call,
+        turn: &SharedTurn,
+        ticket: &Ticket,
+        (reported, slipped_in): (bool, Option<&FilePath>),
+    ) -> Result<Vec<(PathBuf, FileState)>, Fault> {
+        let Deeds::Files(deeds) = &call.deeds else { return Ok(Vec::new()) };
+        let mut plan = ToolPlan::default();
+        deeds.iter().for_each(|deed| plan.add(deed, &self.heard.folder));
+        let mut known = Vec::new();
+        for (path, before) in ticket.changes() {
+            let is_foreign = slipped_in.is_some_and(|there| there.as_path() == path);
+            let of_path = |planned: &&Planned| {
+                self.gate.workspace().canonical(&planned.path).is_ok_and(|there| there.as_path() == path)
+            };
+            let mut planned = plan.changes.iter().filter(of_path);
+            let (Some(planned), None) = (planned.next(), planned.next()) else { continue };
+            // An agent that has written the whole file knows it. Formatters may have changed it since.
+            if matches!(planned.text, Text::Exactly(_)) || reported && !is_foreign {
+                continue;
+            }
+            let text = before.digest().map(|digest| turn.text(digest)).transpose()?.flatten();
+            let Some(expected) = text.and_then(|text| planned.outcome(Some(&text))) else {
+                known.extend(is_foreign.then(|| (path.to_owned(), before)));
+                continue;
+            };
+            let is_expected = std::fs::read_to_string(path).is_ok_and(|found| match is_foreign {
+                true => found == expected,
+                false => is_formatted(&expected, &found),
+            });
+            if !is_expected {
+                let digest = Digest::of(expected.as_bytes());
+                turn.keep_text(digest, expected.as_bytes())?;
+                known.push((path.to_owned(), FileState::Present(digest)));
+            }
+        }
+        Ok(known)
     }
 
     /// Whether a command names a file, in whatever language its parts are written.

@@ -283,6 +283,22 @@ impl Hook {
         }
     }
 
+    /// The workspace in whose view a shell command of this agent runs, if there is one.
+    fn run_place(&self, home: &Path) -> Option<PathBuf> {
+        let runs = |root: &Path| {
+            let settings = match root == home {
+                true => self.home.settings(),
+                false => self.home.elsewhere(root).settings(),
+            };
+            // If the settings cannot be read, opening the workspace reports the fault.
+            settings.is_ok_and(|settings| {
+                settings.run.runs(self.host.name()) && settings.guard.mode == GuardMode::Enforce
+            })
+        };
+        let used = || session::used_workspaces(self.names(), &self.home.folders_of_turns());
+        places::run_place(home, &self.home, runs, used)
+    }
+
     /// Acts in one workspace, unless its guard is off.
     fn at<T>(
         &self,
@@ -340,7 +356,8 @@ impl Hook {
         told: &mut dyn FnMut(&Settings),
     ) -> Result<Option<Value>, CliError> {
         let (home, has_state) = self.home_root();
-        let shares = Shares::of(plan, &home, has_state, &self.home);
+        let runs_at = if plan.shell { self.run_place(&home) } else { None };
+        let shares = Shares::of(plan, (&home, has_state), runs_at.as_deref(), &self.home);
         // The settings of the outermost workspace decide about faults: an agent may be able to make a new one below it.
         let mut told = Some(told);
         let mut once = |settings: &Settings| {
@@ -360,7 +377,9 @@ impl Hook {
                 // Nobody has read a file here.
                 continue;
             }
-            match self.at(root, &mut once, |acting| self.judge(acting, call, plan, *root == home)) {
+            match self
+                .at(root, &mut once, |acting| self.judge(acting, call, plan, Some(root) == runs_at.as_ref()))
+            {
                 Ok(None) => agreed.push(root),
                 Ok(Some(Judgement::Agreed(input))) => {
                     agreed.push(root);
@@ -389,7 +408,7 @@ impl Hook {
         acting: &Acting<'_>,
         call: &Call,
         plan: &ToolPlan,
-        is_home: bool,
+        is_run_there: bool,
     ) -> Result<Judgement, CliError> {
         if plan.unreadable && acting.gate.workspace().settings().guard.mode == GuardMode::Enforce {
             let what = format!("the input of `{}` names no file that tollgate can read", call.tool);
@@ -401,7 +420,7 @@ impl Hook {
                 let refused = acting.only_judge(call, plan, &turn)?;
                 Ok(refused.map_or(Judgement::Agreed(None), Judgement::Refused))
             }
-            _ => acting.before(call, plan, &turn, is_home),
+            _ => acting.before(call, plan, &turn, is_run_there),
         }
     }
 

@@ -23,9 +23,14 @@ pub(super) struct Shares {
 }
 
 impl Shares {
-    /// Divides a plan. `home` is the workspace of the agent's folder: it judges files that are in no workspace.
-    /// States of other users are ignored.
-    pub(super) fn of(plan: ToolPlan, home: &Path, home_has_state: bool, invocation: &Invocation) -> Self {
+    /// Divides a plan. `home` is the workspace of the agent's folder: it judges files that are in no workspace. The workspace in
+    /// which a command runs always has a share. States of other users are ignored.
+    pub(super) fn of(
+        plan: ToolPlan,
+        (home, home_has_state): (&Path, bool),
+        runs_at: Option<&Path>,
+        invocation: &Invocation,
+    ) -> Self {
         let mut shares = Self::default();
         let ToolPlan {
             reads,
@@ -55,7 +60,11 @@ impl Shares {
         for path in named {
             shares.nearest(&workspaces(&path), home).named.push(path);
         }
-        if home_has_state || shares.own.is_empty() {
+        if let Some(root) = runs_at {
+            shares.own.entry(root.to_owned()).or_default();
+        }
+        let runs_elsewhere = runs_at.is_some_and(|root| root != home);
+        if home_has_state || shares.own.is_empty() || runs_elsewhere {
             shares.own.entry(home.to_owned()).or_default();
         }
         for (root, plan) in &mut shares.own {
@@ -79,6 +88,22 @@ impl Shares {
         }
         self.nearest(workspaces, home)
     }
+}
+
+/// The workspace in whose view a command of an agent in `home` runs: of those from `home` upwards that run commands, the outermost that the
+/// agent has used in this turn, because the command may change its files, too; otherwise the nearest. A checkout without a
+/// configuration of its own runs no commands, so the workspace around it does.
+pub(super) fn run_place(
+    home: &Path,
+    invocation: &Invocation,
+    runs: impl Fn(&Path) -> bool,
+    used: impl FnOnce() -> Vec<PathBuf>,
+) -> Option<PathBuf> {
+    let running: Vec<PathBuf> =
+        workspaces_of(home, home, invocation).into_iter().filter(|root| runs(root)).collect();
+    let used = if running.len() > 1 { used() } else { Vec::new() };
+    let outermost = running.iter().rev().find(|root| used.contains(root));
+    outermost.or(running.first()).cloned()
 }
 
 /// The workspaces above this path, the nearest first.

@@ -14,6 +14,7 @@ use tollgate::turn::{Extent, FileState, TEXT_PER_FILE, TurnState};
 use tollgate::workspace::Workspace;
 
 use super::shell;
+use crate::session_turns::{WorkspaceTurn, learners};
 
 /// The largest number of files of a run that are compared with the output. A command that reads more than this is a search,
 /// and shows the names of the files that it found.
@@ -45,6 +46,9 @@ struct SeenFile {
 struct ChangedFile {
     path: PathBuf,
     after: Option<Digest>,
+    /// It is a symbolic link.
+    #[serde(default)]
+    link: bool,
 }
 
 impl RunReport {
@@ -53,18 +57,19 @@ impl RunReport {
         serde_json::from_slice(&fs::read(path).ok()?).ok()
     }
 
-    /// Tells the turn what the command did. `output` is what the agent was shown. Files that are settled already are not
+    /// Tells these turns of the agent, inner workspaces first, what the command did. `output` is what the agent was shown. Files that are settled already are not
     /// compared with it.
     pub(super) fn teach(
         &self,
         workspace: &Workspace,
-        turn: &dyn TurnState,
+        turns: &[WorkspaceTurn],
         output: Option<&str>,
         settled: impl Fn(&Path) -> bool,
     ) -> Result<(), Fault> {
         let root = workspace.path();
         for file in &self.refused {
-            turn.refused(&workspace.canonical(&file.file_path)?)?;
+            let path = workspace.canonical(&file.file_path)?;
+            learners(turns, &path).into_iter().try_for_each(|turn| turn.refused(&path))?;
         }
         if let Some(output) = output.filter(|output| !output.is_empty()) {
             let is_compared = |path: &Path| {
@@ -79,8 +84,11 @@ impl RunReport {
                     && let Some(sha256) = file.sha256
                     && let Some((bytes, shown)) = seen(&path, sha256, output)
                 {
-                    turn.observe(&workspace.canonical(&path)?, FileState::Present(sha256), shown)?;
-                    turn.keep_text(sha256, &bytes)?;
+                    let path = workspace.canonical(&path)?;
+                    for turn in learners(turns, &path) {
+                        turn.observe(&path, FileState::Present(sha256), shown)?;
+                        turn.keep_text(sha256, &bytes)?;
+                    }
                 }
             }
         }
@@ -89,11 +97,17 @@ impl RunReport {
         for file in self.writes.iter().filter(|file| !is_of_git(file)) {
             let path = root.join(&file.path);
             let state = file.after.map_or(FileState::Absent, FileState::Present);
-            turn.wrote(&workspace.canonical(&path)?, state)?;
-            if let Some((digest, bytes)) = file.after.zip(small(&path))
-                && Digest::of(&bytes) == digest
-            {
-                turn.keep_text(digest, &bytes)?;
+            let written = workspace.canonical_link(&path)?;
+            let target = workspace.canonical(&path).ok().filter(|_| file.link);
+            let text = file.after.zip(small(&path)).filter(|(digest, bytes)| Digest::of(bytes) == *digest);
+            for turn in learners(turns, &written) {
+                match &target {
+                    Some(target) => turn.made_link(&written, state, target)?,
+                    None => turn.wrote(&written, state)?,
+                }
+                if let Some((digest, bytes)) = &text {
+                    turn.keep_text(*digest, bytes)?;
+                }
             }
         }
         Ok(())

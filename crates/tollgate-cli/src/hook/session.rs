@@ -24,6 +24,7 @@ use super::agent_names::NameRequest;
 use super::pending_call::{self, Expectation, PendingCall, Since};
 use super::settle;
 use crate::replace::{FileAccess, make_folder, replace_file};
+use crate::session_turns::{AGENTS, WorkspaceTurn, put_own, turns_of};
 
 /// The age at which a folder is deleted, as for turns: its agent is gone.
 const FORGOTTEN: Duration = Duration::from_secs(24 * 3600);
@@ -51,7 +52,7 @@ impl<'t> HookSession<'t> {
         root: &Path,
         settings: &Settings,
     ) -> Result<Self, Fault> {
-        let folder_of = |key: &str| turns.folder().join("hooks").join(key);
+        let folder_of = |key: &str| turns.folder().join(AGENTS).join(key);
         let main = key_of([host, session, ""]);
         let mut name = match named {
             Some(agent) => agent.to_string(),
@@ -232,6 +233,20 @@ impl<'t> HookSession<'t> {
         self.existing(turn)
     }
 
+    /// The running turns of this agent in all workspaces, those of inner workspaces first, with this one. `places` are the folders that
+    /// hold the turns of all workspaces.
+    pub(super) fn all_turns(
+        &self,
+        turn: &SharedTurn,
+        gate: &Gate,
+        places: &[PathBuf],
+    ) -> Result<Vec<WorkspaceTurn>, Fault> {
+        let mut turns = turns_of(&self.key, places);
+        let own = self.turns.open(turn.id())?;
+        put_own(&mut turns, WorkspaceTurn { root: gate.workspace().path().to_owned(), turn: own });
+        Ok(turns)
+    }
+
     /// Settles this agent's calls that have written their files, except the call of this name.
     pub(super) fn settle_finished(&self, gate: &Gate, except: &str) -> Result<(), Fault> {
         settle::finished(self.turns, gate, &self.folder, except)
@@ -277,11 +292,18 @@ fn key_of(names: [&str; 3]) -> String {
 pub(super) fn workspaces_of(names: [&str; 3], call: Option<&[u8]>, all: &[PathBuf]) -> Vec<PathBuf> {
     let key = key_of(names);
     let found = all.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();
-    let folders = found.map(|entry| entry.path().join("hooks").join(&key));
+    let folders = found.map(|entry| entry.path().join(AGENTS).join(&key));
     let wanted =
         |folder: &PathBuf| call.is_none_or(|id| pending_call::is_recorded(folder, &call_name(&key, id)));
     let root = |folder: PathBuf| unescape(fs::read_to_string(folder.join("root")).ok()?.trim_end());
     folders.filter(wanted).filter_map(root).filter(|root| root.is_absolute()).collect()
+}
+
+/// The workspaces in which this agent has a running turn that knows files, the inner ones first.
+pub(super) fn used_workspaces(names: [&str; 3], all: &[PathBuf]) -> Vec<PathBuf> {
+    let knows = |turn: &SharedTurn| turn.names().is_ok_and(|names| !names.is_empty());
+    let used = turns_of(&key_of(names), all).into_iter().filter(|found| knows(&found.turn));
+    used.map(|found| found.root).collect()
 }
 
 fn call_name(key: &str, id: &[u8]) -> String {

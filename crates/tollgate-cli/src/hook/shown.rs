@@ -39,6 +39,13 @@ pub(super) fn is_same_text(known: &[u8], replaced: &str) -> bool {
     plain(known).trim_end_matches('\n') == plain(replaced).trim_end_matches('\n')
 }
 
+/// Whether a text may be what a formatter made of another one: formatters change spaces, line ends and punctuation, and leave letters and
+/// digits where they are.
+pub(super) fn is_formatted(text: &str, formatted: &str) -> bool {
+    let letters = |text: &'_ str| text.chars().filter(|c| c.is_alphanumeric()).collect::<String>();
+    letters(text) == letters(formatted)
+}
+
 /// Whether a text contains this word, and not only as a part of a longer name.
 pub(super) fn has_word(text: &str, word: &str) -> bool {
     let is_name = |c: char| c.is_alphanumeric() || "_-.".contains(c);
@@ -53,6 +60,16 @@ pub(super) fn has_word(text: &str, word: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_formatter_leaves_letters_and_digits_where_they_are() {
+        for formatted in ["f(a, 'b');\n", "f(\n    a,\n    \"b\",\n)\n", "f(a,\"b\")\r\n"] {
+            assert!(is_formatted("f(a,\"b\")\n", formatted), "{formatted}");
+        }
+        for other in ["f(a,\"c\")\n", "f(a,\"b\")\ng()\n", "f(a)\n", ""] {
+            assert!(!is_formatted("f(a,\"b\")\n", other), "{other}");
+        }
+    }
 
     #[test]
     fn a_part_of_a_name_is_not_a_word() {

@@ -80,12 +80,18 @@ impl Staged {
         let Found::File(source) = root.spot_of_command(from)?.open()? else {
             return Err(Fault::Missing { what: format!("`{}`", from.display()) });
         };
-        let mut at = 0;
+        let (mut at, has_holes) = (0, source.has_holes());
         let digest = source.stream(|chunk| {
-            self.file.write(chunk, at)?;
+            // A disk image may be longer than the disk has room.
+            if !(has_holes && chunk.iter().all(|&byte| byte == 0)) {
+                self.file.write(chunk, at)?;
+            }
             at += chunk.len() as u64;
             Ok(())
         })?;
+        if has_holes {
+            self.file.set_len(at)?;
+        }
         self.file.take_after(&source)?;
         self.file.take_times(&source)?;
         self.file.flush(root.durability())?;

@@ -93,6 +93,18 @@ impl Target {
         u64::try_from(self.stat.st_size).unwrap_or(0)
     }
 
+    /// Whether the file takes less space than its length: it has holes.
+    #[allow(clippy::useless_conversion, reason = "its type depends on the system")]
+    pub(crate) fn has_holes(&self) -> bool {
+        // The unit is the same on all systems, whatever the size of a block.
+        i128::from(self.stat.st_blocks) * 512 < i128::from(self.len())
+    }
+
+    /// Gives the file this length. What is added is a hole.
+    pub(crate) fn set_len(&self, len: u64) -> Result<()> {
+        self.file.set_len(len).at("write", &self.shown)
+    }
+
     /// The number of names that the file has now.
     #[allow(clippy::useless_conversion, reason = "its type depends on the architecture")]
     pub(crate) fn links(&self) -> Result<u64> {

@@ -73,7 +73,11 @@ pub(crate) fn run(gate: &Gate, request: &RunRequest<'_>) -> Result<LevelAttempt>
             (child, listener)
         }
         Start::NotExecuted(error) => {
-            return Ok(LevelAttempt::Ran(RunOutcome::not_started(RunLevel::Gate, &error)));
+            return Ok(LevelAttempt::Ran(RunOutcome::not_started(
+                RunLevel::Gate,
+                &request.command[0],
+                &error,
+            )));
         }
         Start::NotPossible(why) => return Ok(LevelAttempt::NotPossible(why)),
     };
@@ -133,6 +137,7 @@ impl Guarding {
             path: relative(made.path.as_path()),
             before: made.before.digest(),
             after: made.after.digest(),
+            link: false,
         });
         Ok(RunOutcome {
             level: RunLevel::Gate,

@@ -38,7 +38,7 @@ use tollgate_guard::gate::Gate;
 use tollgate_guard::guard::{Outcome, Refused};
 use tollgate_guard::run_folder::RunFolder;
 use tollgate_guard::turn::{Extent, FileState, TurnState};
-use tollgate_guard::view::{Looking, ViewChanges};
+use tollgate_guard::view::{Looking, ViewChange, ViewChanges, ViewDeed};
 use tollgate_guard::workspace::STATE_FOLDER;
 
 use self::composite::{Composite, mounts_below};
@@ -94,7 +94,9 @@ pub(crate) fn why_not(gate: &Gate) -> Result<Option<String>> {
 
 /// Runs a command as a transaction.
 pub(crate) fn run(gate: &Gate, request: &RunRequest<'_>) -> Result<LevelAttempt> {
-    let mut transaction = Transaction::begin(gate, &request.pass, Some(()))?;
+    let mut pass = request.pass.clone();
+    pass.extend(passed_in_checkouts(gate.workspace().path(), &request.folder)?);
+    let mut transaction = Transaction::begin(gate, &pass, Some(()))?;
     if request.reads_count == ReadsCount::Later {
         transaction.looking = Looking::OnlyCommand;
     }
@@ -103,7 +105,11 @@ pub(crate) fn run(gate: &Gate, request: &RunRequest<'_>) -> Result<LevelAttempt>
         (Err(error), progress) => {
             transaction.folder.remove()?;
             return Ok(match progress.contains(&ENTERED) {
-                true => LevelAttempt::Ran(RunOutcome::not_started(RunLevel::Transaction, &error)),
+                true => LevelAttempt::Ran(RunOutcome::not_started(
+                    RunLevel::Transaction,
+                    &request.command[0],
+                    &error,
+                )),
                 false => LevelAttempt::NotPossible(reason(&error)),
             });
         }
@@ -309,6 +315,9 @@ impl Transaction {
         reads: Vec<(PathBuf, Was)>,
     ) -> Result<(Option<Refused>, Vec<WrittenFile>)> {
         let LayerChanges { files, folders, times, ignored, .. } = found;
+        let is_link = |change: &&ViewChange| matches!(change.deed, ViewDeed::Link(_));
+        let links: HashSet<PathBuf> =
+            files.iter().filter(is_link).map(|change| change.path.clone()).collect();
         let changes = ViewChanges {
             level: RunLevel::Transaction.word(),
             start: self.start,
@@ -327,11 +336,8 @@ impl Transaction {
                 change.path.as_path().strip_prefix(&self.root).unwrap_or(change.path.as_path()).to_owned();
             self.committed.insert(path.clone(), change.after);
             if change.before != change.after {
-                writes.push(WrittenFile {
-                    path,
-                    before: change.before.digest(),
-                    after: change.after.digest(),
-                });
+                let (before, after) = (change.before.digest(), change.after.digest());
+                writes.push(WrittenFile { link: links.contains(&path), path, before, after });
             }
         }
         writes.sort_by(|a, b| a.path.cmp(&b.path));
@@ -431,6 +437,26 @@ fn passed(root: &Path, pass: &[PathBuf], rules: &IgnoreRules) -> Result<Vec<Path
     passed.extend(mounts_below(root));
     passed.sort();
     passed.dedup();
+    Ok(passed)
+}
+
+/// The same in the folders between the workspace and the folder of the command: a checkout inside the workspace has rules of its own
+/// about what git ignores, and perhaps a state of tollgate.
+fn passed_in_checkouts(root: &Path, folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut passed = Vec::new();
+    let inside = folder.ancestors().take_while(|inner| *inner != root);
+    for checkout in inside.filter(|inner| inner.starts_with(root)) {
+        passed.extend(Some(checkout.join(STATE_FOLDER)).filter(|state| state.is_dir()));
+        if checkout.join(".git").exists() {
+            let rules = IgnoreRules::of(checkout);
+            for entry in fs::read_dir(checkout).at("list the folder", checkout)? {
+                let entry = entry.at("list the folder", checkout)?;
+                let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+                passed
+                    .extend((is_folder && rules.ignore(entry.file_name().as_bytes())).then(|| entry.path()));
+            }
+        }
+    }
     Ok(passed)
 }
 

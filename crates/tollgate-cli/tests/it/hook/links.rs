@@ -68,3 +68,18 @@ fn unchanged_files_stay_silent_through_links() {
         world.holds("v2/c", "four\n");
     });
 }
+
+#[test]
+fn a_new_link_is_not_a_change_of_the_file_to_which_it_leads() {
+    everywhere(|world, agent| {
+        agent.runs("ln -s v2/c unread").ran();
+        agent.writes("unread", "mine\n").ran();
+        agent.reads("v1/c").runs("ln -s v1/c l").ran();
+        agent.writes("l", "one\n").ran();
+        agent.writes("v1/c", "two\n").ran();
+        agent.edits("l", "two", "three").ran();
+        world.holds("v1/c", "three\n");
+        world.puts("v1/c", "foreign\n");
+        agent.writes("l", "mine\n").refused("STALE_FILE");
+    });
+}

@@ -25,7 +25,7 @@ fn everywhere(story: impl Fn(&World, &Program<'_>)) {
 }
 
 /// The payload, from an agent in this folder.
-fn from(mut payload: Value, folder: &Path) -> Value {
+pub(super) fn from(mut payload: Value, folder: &Path) -> Value {
     for key in ["cwd", "directory"] {
         if payload.get(key).is_some() {
             payload[key] = json!(folder);
@@ -39,7 +39,7 @@ fn from(mut payload: Value, folder: &Path) -> Value {
     payload
 }
 
-fn asked(agent: &Program<'_>, tool: &Tool<'_>, folder: &Path) -> Came {
+pub(super) fn asked(agent: &Program<'_>, tool: &Tool<'_>, folder: &Path) -> Came {
     match agent.asks(&from(agent.before(tool, "elsewhere"), folder)) {
         Some(reason) => Came::Blocked(reason),
         None => Came::Ran(String::new()),

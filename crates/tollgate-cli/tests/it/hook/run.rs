@@ -1,10 +1,12 @@
 //! Shell commands that run through `tollgate run`: a simulated program runs what the hook answers, with bash.
 
 use std::fs;
+use std::path::Path;
 use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 
+use super::places::{asked, from};
 use super::{Program, Tool};
 use crate::world::{Ran, World};
 
@@ -48,16 +50,21 @@ pub(super) fn changed(host: &str, answer: &Value) -> Option<String> {
 
 /// Runs a command as a program with hooks does.
 fn runs(program: &Program<'_>, command: &str) -> Command {
+    runs_in(program, &program.world.root(), command)
+}
+
+/// The same for an agent in this folder.
+fn runs_in(program: &Program<'_>, folder: &Path, command: &str) -> Command {
     let (world, tool) = (program.world, Tool::Shell(command));
     program.calls.set(program.calls.get() + 1);
     let call = format!("run-{}", program.calls.get());
-    let before = program.before(&tool, &call);
+    let before = from(program.before(&tool, &call), folder);
     let answer = program.hook(&before);
     if let Some(text) = changed(program.host, &answer.json()) {
         let (line, rest) = text.split_once('\n').unwrap();
         assert_eq!(rest, command);
-        let ran = world.script(&text).ends();
-        let mut after = program.after(&tool, &call, &(ran.stdout() + &ran.stderr()));
+        let ran = world.script(&text).folder(folder).ends();
+        let mut after = from(program.after(&tool, &call, &(ran.stdout() + &ran.stderr())), folder);
         // Programs report the command that they ran.
         put_command(&mut after, command, &text);
         program.says(&after);
@@ -410,4 +417,101 @@ fn a_command_cannot_switch_the_guard_off() {
     let came = runs(&agent, "python3 fix.py");
     assert!(came.said().contains("STALE_FILE"), "{came:?}");
     world.holds("f", FOREIGN);
+}
+
+#[test]
+fn a_command_through_a_path_that_leads_elsewhere_is_refused() {
+    for host in HOSTS {
+        let world = repository(SETTINGS);
+        world.puts("v1/c", "old\n");
+        world.puts("v2/c", "foreign\n");
+        std::os::unix::fs::symlink("v1", world.path("cur")).unwrap();
+        let agent = Program::new(&world, host, "session-1");
+        agent.reads("cur/c").reads("f").reads("d/f");
+        world
+            .script("ln -sfn v2 cur; rm f; ln -s mine f; mv d d1; mkdir d2; cp mine d2/f; ln -s d2 d")
+            .ends()
+            .is(0);
+        for (name, target, text) in
+            [("cur/c", "v2/c", "foreign\n"), ("f", "mine", "mine\n"), ("d/f", "d2/f", "mine\n")]
+        {
+            // The second command looks at what it overwrites, but the agent does not.
+            for mode in ["w", "r+"] {
+                let ran = runs(&agent, &format!("python3 -c \"open('{name}', '{mode}').write('lost')\""));
+                // The same bytes are not a conflict: `d/f` was the same as `mine`.
+                if target == "d2/f" {
+                    assert!(matches!(&ran, Command::Ran(ran) if ran.code() == Some(0)), "{}", ran.said());
+                    break;
+                }
+                assert!(ran.said().contains("STALE_FILE"), "{host}: {}", ran.said());
+                world.holds(target, text);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_link_that_a_command_made_says_nothing_about_the_file_to_which_it_leads() {
+    // Codex CLI writes files by shell commands, too.
+    for host in HOSTS.into_iter().filter(|host| *host != "codex") {
+        let world = repository(SETTINGS);
+        let agent = Program::new(&world, host, "session-1");
+        let links = |command: &str| {
+            let ran = runs(&agent, command);
+            assert!(matches!(&ran, Command::Ran(ran) if ran.code() == Some(0)), "{}", ran.said());
+        };
+        links("ln -s mine unread");
+        agent.writes("unread", "more\n").ran();
+        agent.reads("f");
+        links("ln -s f l");
+        agent.writes("l", "one\n").ran();
+        agent.writes("f", "two\n").ran();
+        links("python3 -c \"open('l', 'w').write('three'); import os; os.remove('l')\"");
+        world.holds("f", "three");
+    }
+}
+
+#[test]
+fn a_workspace_inside_another_takes_no_file_out_of_the_transaction() {
+    let kinds = [
+        ("a state", "mkdir sub/.tollgate && cp .tollgate/config.toml sub/.tollgate"),
+        ("a checkout", "git init -q sub"),
+        ("a worktree", "rm -r sub && git worktree add -q sub -b other"),
+    ];
+    for (kind, set_up) in kinds {
+        for (file, read_in, run_in) in ["sub/x", "f"]
+            .into_iter()
+            .flat_map(|file| [(file, "", ""), (file, "", "sub"), (file, "sub", ""), (file, "sub", "sub")])
+        {
+            let case = format!("{kind}: `{file}`, read in `{read_in}`, written in `{run_in}`");
+            let world = repository(SETTINGS);
+            world.puts("sub/x", "old\n");
+            world.script(set_up).ends().is(0);
+            world.puts(file, "old\n");
+            let agent = Program::new(&world, "claude-code", "session-1");
+            let (path, folder) = (world.path(file).display().to_string(), world.path(run_in));
+            let reads = || {
+                let read = Tool::Read(&path);
+                asked(&agent, &read, &world.path(read_in)).ran();
+                let text = fs::read_to_string(&path).unwrap();
+                agent.says(&from(agent.after(&read, "elsewhere", &text), &world.path(read_in)));
+            };
+            reads();
+            world.puts(file, "foreign\n");
+            // A script does not name the file.
+            world.puts("write.py", format!("open('{path}', 'w').write('mine')"));
+            let command = format!("python3 {}", world.path("write.py").display());
+            let ran = runs_in(&agent, &folder, &command);
+            assert!(ran.said().contains("STALE_FILE"), "{case}: {}", ran.said());
+            world.holds(file, "foreign\n");
+            reads();
+            let ran = runs_in(&agent, &folder, &command);
+            assert!(matches!(&ran, Command::Ran(ran) if ran.code() == Some(0)), "{case}: {}", ran.said());
+            world.holds(file, "mine");
+            // Every workspace has learned what the command wrote.
+            for folder in ["", "sub"] {
+                asked(&agent, &Tool::Write(&path, "mine"), &world.path(folder)).ran();
+            }
+        }
+    }
 }

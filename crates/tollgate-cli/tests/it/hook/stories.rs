@@ -607,3 +607,48 @@ fn an_agent_is_informed_at_the_start_of_a_session_where_its_program_allows_it() 
         assert!(!elsewhere.path(".tollgate").exists());
     }
 }
+
+/// The edit keeps the line of somebody else, so the agent does not know the whole file: it must not overwrite it.
+#[test]
+fn a_save_between_check_and_edit_is_not_what_the_agent_knows() {
+    for (host, reports) in HOSTS.map(|host| (host, true)).into_iter().chain(HOSTS.map(|host| (host, false))) {
+        let world = World::with("[guard]\ndurability = \"fast\"");
+        world.puts("a.txt", "one\ntwo\nthree\n");
+        let agent = Program::new(&world, host, "session-1");
+        agent.reads("a.txt");
+        let tool = Tool::Edit("a.txt", "one", "1");
+        assert_eq!(agent.asks(&agent.before(&tool, "c1")), None);
+        let found = "one\ntwo\nforeign\n";
+        world.puts("a.txt", found.replace("one", "1"));
+        let mut after = agent.after(&tool, "c1", "");
+        let path = world.path("a.txt");
+        match host {
+            "gemini" if reports => {
+                after["tool_response"] = serde_json::json!({"llmContent": "", "returnDisplay": {"filePath": path, "originalContent": found}});
+            }
+            "claude-code" if reports => {
+                after["tool_response"] = serde_json::json!({"filePath": path, "originalFile": found});
+            }
+            _ => {}
+        }
+        world.tollgate(["hook", host]).stdin(after.to_string()).ends().is(0);
+        let payload = agent.writes("a.txt", "mine\n").refused("STALE_FILE");
+        assert_eq!(payload["expected_hash"], hash("1\ntwo\nthree\n"), "{host}");
+        agent.edits("a.txt", "two", "2").refused("STALE_FILE");
+        world.holds("a.txt", "1\ntwo\nforeign\n");
+        agent.reads("a.txt").writes("a.txt", "mine\n").ran();
+    }
+}
+
+#[test]
+fn a_formatter_that_runs_after_an_edit_makes_nothing_stale() {
+    everywhere(|world, agent| {
+        world.puts("b.js", "f('one')\ng()\n");
+        agent.reads("b.js");
+        let tool = Tool::Edit("b.js", "one", "two");
+        assert_eq!(agent.asks(&agent.before(&tool, "c1")), None);
+        world.puts("b.js", "f(\"two\");\ng();\n");
+        agent.says(&agent.after(&tool, "c1", "edited"));
+        agent.writes("b.js", "more\n").ran();
+    });
+}

@@ -187,3 +187,17 @@ fn a_command_cannot_change_what_is_protected() {
     world.guarded("git init -q new; git clone -q . ../copy; cp -r ../copy copy").ends().is(0);
     assert!(world.path("new/.git/HEAD").exists() && world.path("copy/.git/HEAD").exists());
 }
+
+#[test]
+fn holes_stay_holes() {
+    let world = World::new();
+    world.native("truncate -s 64M old").ends().is(0);
+    world.guarded("truncate -s 64M new; for f in old new; do printf x | dd of=$f bs=1 seek=40000000 conv=notrunc; done").ends().is(0);
+    for file in ["old", "new"] {
+        let found = fs::metadata(world.path(file)).unwrap();
+        assert_eq!(found.len(), 64 << 20);
+        assert!(found.blocks() * 512 < 1 << 20, "{file} takes {} bytes", found.blocks() * 512);
+        let bytes = fs::read(world.path(file)).unwrap();
+        assert_eq!((bytes[40_000_000], bytes.iter().filter(|&&byte| byte != 0).count()), (b'x', 1));
+    }
+}

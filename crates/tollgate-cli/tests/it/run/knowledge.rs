@@ -1,6 +1,7 @@
 //! What the agent knows: a command that writes a file without looking at it must not destroy what the agent has not seen.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 
 use serde_json::Value;
 
@@ -326,4 +327,84 @@ fn a_search_that_maps_files_looks_at_each_of_them() {
     world.guarded_with(&["--record", record.to_str().unwrap()], &script).ends().is(0);
     let record: Value = serde_json::from_slice(&fs::read(record).unwrap()).unwrap();
     assert_eq!(record["reads"].as_array().unwrap().len(), 2_999);
+}
+
+/// Nobody knows under which name a command wrote a file. So where a path of the agent leads decides, at the end of the command.
+#[test]
+fn a_path_that_leads_elsewhere_must_lead_to_what_the_agent_knew() {
+    const RELINK: &str = "rm cur f; ln -s v2 cur; ln -s g f; mv d d.old; ln -s e d";
+    for unread in ["allow", "known"] {
+        for (name, target) in [("cur/c", "v2/c"), ("f", "g"), ("d/x", "e/x")] {
+            for script in ["echo mine > $1", "rm v2/c g e/x", "cp mine $1"] {
+                let world = World::with(&format!("[guard]\nunread = \"{unread}\"\n"));
+                for file in ["v1/c", "f", "d/x"] {
+                    world.puts(file, "old\n");
+                }
+                for file in ["v2/c", "g", "e/x"] {
+                    world.puts(file, "foreign\n");
+                }
+                world.puts("mine", "mine\n");
+                symlink("v1", world.path("cur")).unwrap();
+                let mut turn = world.turn("blue");
+                for file in ["cur/c", "f", "d/x"] {
+                    world.run(&format!("read {file} --turn {turn}")).is(0);
+                }
+                if unread == "known" {
+                    world.run(&format!("turn end --turn {turn}")).is(0);
+                    turn = world.turn("blue");
+                }
+                world.native(RELINK).ends().is(0);
+                let script = script.replace("$1", name);
+                let ran = world.guarded_with(&["--turn", &turn], &script).ends();
+                let file = target.rsplit('/').next().unwrap().to_owned();
+                assert!(refused(ran).contains(&(file, "STALE_FILE".to_owned())), "{unread}: {script}");
+                world.holds(target, "foreign\n");
+                // After another look, it is a change that the agent knows.
+                world.guarded_with(&["--turn", &turn], "cat v2/c g e/x").ends().is(0);
+                world.guarded_with(&["--turn", &turn], &script).ends().is(0);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_same_bytes_elsewhere_are_not_a_conflict() {
+    let world = World::new();
+    world.puts("v1/c", "old\n");
+    world.puts("v2/c", "old\n");
+    symlink("v1", world.path("cur")).unwrap();
+    let turn = world.turn("blue");
+    world.run(&format!("read cur/c --turn {turn}")).is(0);
+    world.native("ln -sfn v2 cur").ends().is(0);
+    world.guarded_with(&["--turn", &turn], "echo mine > cur/c").ends().is(0);
+    world.holds("v2/c", "mine\n");
+    world.holds("v1/c", "old\n");
+    // A file that the agent has read itself is what it read there, wherever else a path may lead.
+    world.puts("v3/c", "third\n");
+    world.run(&format!("read v3/c --turn {turn}")).is(0);
+    world.native("ln -sfn v3 cur").ends().is(0);
+    world.guarded_with(&["--turn", &turn], "echo mine > v3/c").ends().is(0);
+}
+
+#[test]
+fn a_new_link_says_nothing_about_the_file_to_which_it_leads() {
+    for mode in ["transaction", "gate"] {
+        let world = World::new();
+        world.puts("f", "one\n");
+        let turn = world.turn("blue");
+        let run = |script: &str| world.guarded_with(&["--turn", &turn, "--mode", mode], script).ends().is(0);
+        world.run(&format!("read f --turn {turn}")).is(0);
+        run("ln -s f l");
+        for (file, text) in [("l", "two\n"), ("f", "three\n"), ("l", "four\n")] {
+            world.tollgate(["write", file, "--turn", &turn]).stdin(text).ends().is(0);
+            world.holds("f", text);
+        }
+        run("rm l; ln -s f l; echo five > l; rm l");
+        world.holds("f", "five\n");
+        // A foreign change is found through the link, too.
+        run("ln -s f l");
+        world.puts("f", "theirs\n");
+        let ran = world.tollgate(["write", "l", "--turn", &turn]).stdin("mine\n").ends().is(1);
+        assert!(ran.stdout().contains("STALE_FILE"), "{}", ran.stdout());
+    }
 }

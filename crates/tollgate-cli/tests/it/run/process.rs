@@ -171,3 +171,39 @@ fn the_front_does_not_outlive_the_command_and_the_command_not_the_front() {
     world.guarded("true").ends().is(0);
     world.nothing_is_left();
 }
+
+#[test]
+fn without_a_place_for_the_record_the_command_does_not_start() {
+    let world = World::new();
+    let ran = world
+        .guarded_with(&["--record", "/no/such/folder/record"], "echo x > f; touch ../ran")
+        .ends()
+        .is(125);
+    assert!(ran.stderr().contains("cannot create `/no/such/folder/record`"), "{}", ran.stderr());
+    assert!(!world.path("f").exists() && !world.tmp().join("ran").exists());
+    // What was in the file is not taken for the record of this run.
+    let record = world.tmp().join("record");
+    fs::write(&record, "an older record, which is longer than the new one".repeat(100)).unwrap();
+    let script = "wc -c < ../record; echo x > f";
+    let ran = world.guarded_with(&["--record", record.to_str().unwrap()], script).ends().is(0);
+    assert_eq!(ran.stdout().trim(), "0");
+    let record: serde_json::Value = serde_json::from_slice(&fs::read(record).unwrap()).unwrap();
+    assert_eq!(record["writes"][0]["path"], "f");
+}
+
+#[test]
+fn the_json_of_a_command_that_did_not_start_says_why() {
+    let world = World::new();
+    world.puts("not-a-program", "x");
+    for mode in ["transaction", "gate", "observe"] {
+        for (program, code, why) in
+            [("no-such-program", 127, "was not found"), ("./not-a-program", 126, "cannot be executed")]
+        {
+            let ran =
+                world.tollgate(["--json", "run", "--mode", mode, "--", program]).everywhere().ends().is(code);
+            let record: serde_json::Value = serde_json::from_str(&ran.stdout()).unwrap();
+            assert_eq!(record["exit"], serde_json::Value::Null);
+            assert_eq!(record["notes"][0], format!("`{program}` {why}, so the command did not start"));
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! The turns of one agent in all workspaces that it has used.
+//!
+//! Each workspace has turns of its own, and the nearest workspace above a file knows what the agent has read in it. But a command may
+//! change files of several workspaces, if one of them is inside another. So a run must know all turns of its agent.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use tollgate::name::TurnId;
+use tollgate::path::unescape;
+use tollgate::shared_turn::{SharedTurn, SharedTurns};
+use tollgate::turn::TurnState;
+
+/// The folder of the agents, beside the turns of a workspace.
+pub(crate) const AGENTS: &str = "hooks";
+
+/// A running turn, and its workspace.
+pub(crate) struct WorkspaceTurn {
+    pub(crate) root: PathBuf,
+    pub(crate) turn: SharedTurn,
+}
+
+/// The running turns of the agent with this key, those of inner workspaces first. `places` are the folders that hold the turns of all
+/// workspaces.
+pub(crate) fn turns_of(key: &str, places: &[PathBuf]) -> Vec<WorkspaceTurn> {
+    let found = places.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();
+    let mut turns: Vec<WorkspaceTurn> = found.filter_map(|entry| running(&entry.path(), key)).collect();
+    turns.sort_by_key(|found| std::cmp::Reverse(found.root.components().count()));
+    turns
+}
+
+fn running(turns: &Path, key: &str) -> Option<WorkspaceTurn> {
+    let agent = turns.join(AGENTS).join(key);
+    let root = unescape(fs::read_to_string(agent.join("root")).ok()?.trim_end())?;
+    let turn = SharedTurns::new(turns.to_owned()).ok()?.open(&turn_in(&agent)?).ok()?;
+    root.is_absolute().then_some(WorkspaceTurn { root, turn })
+}
+
+/// The key of the agent whose running turn this is, in this folder of turns.
+pub(crate) fn key_of_turn(turns: &Path, id: &TurnId) -> Option<String> {
+    let agents = fs::read_dir(turns.join(AGENTS)).ok()?.flatten();
+    let mut found = agents.filter(|agent| turn_in(&agent.path()).as_ref() == Some(id));
+    found.next()?.file_name().into_string().ok()
+}
+
+/// The id of the running turn of an agent with this folder.
+fn turn_in(agent: &Path) -> Option<TurnId> {
+    fs::read_to_string(agent.join("turn")).ok()?.split_whitespace().next()?.parse().ok()
+}
+
+/// Puts the turn of a call into the turns of its agent, instead of another one of the same workspace: that of a call may have ended, or
+/// may be in another place. Returns where it is.
+pub(crate) fn put_own(turns: &mut Vec<WorkspaceTurn>, own: WorkspaceTurn) -> usize {
+    turns.retain(|found| found.root != own.root);
+    let at = turns.iter().position(|found| own.root.starts_with(&found.root)).unwrap_or(turns.len());
+    turns.insert(at, own);
+    at
+}
+
+/// Those of these turns that must learn about a file: that of its nearest workspace, and all that know it.
+pub(crate) fn learners<'t>(
+    turns: &'t [WorkspaceTurn],
+    file: &tollgate::path::FilePath,
+) -> Vec<&'t SharedTurn> {
+    let above = turns.iter().filter(|found| file.as_path().starts_with(&found.root));
+    let knows = |turn: &SharedTurn| turn.get(file).is_ok_and(|known| known.is_some());
+    above
+        .enumerate()
+        .filter(|(at, found)| *at == 0 || knows(&found.turn))
+        .map(|(_, found)| &found.turn)
+        .collect()
+}

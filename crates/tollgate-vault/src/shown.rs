@@ -66,9 +66,12 @@ impl Row {
 fn sort(state: State, rows: &mut [Row]) {
     if state.is_final() {
         rows.sort_by_cached_key(|row| (row.age_s, row.task.name.clone()));
-    } else {
+    } else if state == State::InProgress {
         let rank = |row: &Row| row.task.brief.as_ref().ok().map(|brief| brief.rank(Timestamp::UNIX_EPOCH));
         rows.sort_by_cached_key(|row| (rank(row), -row.age_s, row.task.name.clone()));
+    } else {
+        let rank = |row: &Row| row.task.brief.as_ref().ok().map(|brief| brief.rank(row.task.modified));
+        rows.sort_by_cached_key(|row| (rank(row), row.task.name.clone()));
     }
 }
 

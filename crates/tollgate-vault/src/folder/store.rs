@@ -1,14 +1,14 @@
 //! The folder store as the rules see it.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use rustix::fs::{Access, OFlags};
 
 use super::cache::Cache;
@@ -39,9 +39,6 @@ const LOCK_WAIT: Duration = Duration::from_secs(10);
 
 /// A staged file is moved at once. One that is older than this was left by a process that died.
 const STAGED_S: i64 = 3600;
-
-/// How often leftovers are deleted. All logs are read for that, which would take too long for every claim.
-const SWEEP_EVERY: SignedDuration = SignedDuration::from_mins(5);
 
 impl FolderStore {
     /// Opens a vault and makes the folders that are missing.
@@ -289,12 +286,6 @@ impl Store for FolderStore {
 
     // Deletes records of tasks that are nowhere, only under the lock of the stripe, and staged files of processes that died.
     fn sweep(&self, now: Timestamp) -> Result<()> {
-        let swept = self.private.join("swept");
-        // A date in the future: somebody has set the clock back.
-        let is_recent = |found: fs::Metadata| now.duration_since(scan::modified(&found)).abs() < SWEEP_EVERY;
-        if fs::metadata(&swept).is_ok_and(is_recent) {
-            return Ok(());
-        }
         let found = |task: &TaskName, slot: &Slot| fs::symlink_metadata(self.path(task, slot)).is_ok();
         for stripe in 0..=u8::MAX {
             for (task, noted) in &self.read_log(stripe)?.notes {
@@ -314,8 +305,6 @@ impl Store for FolderStore {
                 self.disk.remove(&path)?;
             }
         }
-        // If that fails, the next call sweeps again.
-        let _ = File::create(&swept).and_then(|file| file.set_modified(SystemTime::from(now)));
         Ok(())
     }
 }

@@ -11,11 +11,12 @@ use crate::error::{CliError, UsageError};
 use crate::invocation::Invocation;
 use crate::words;
 
-/// Add, list and remove the tokens that agents and monitoring programs send to `tollgate serve`
+/// Add, list and remove the tokens of agents and monitoring programs
 ///
-/// Each agent gets its own token, for this workspace. The token's name is the agent's name, and the agent cannot choose
-/// another. An agent's token opens `/mcp` only: no agent can see the dashboard or decide about a task. tollgate shows a token once and keeps
-/// only its hash, in your own state folder. A running server knows at once which tokens were added and removed.
+/// With a token, a program uses `tollgate serve`. Each agent gets its own token, for this workspace. The token's name is the
+/// agent's name, and the agent cannot choose another. An agent's token opens `/mcp` only: no agent can see the dashboard or
+/// decide about a task. tollgate shows a token once and keeps only its hash, in your own state folder. A running server knows
+/// at once which tokens were added and removed.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example

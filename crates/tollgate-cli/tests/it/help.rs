@@ -63,18 +63,18 @@ fn the_first_page_of_help() {
       work         Claim tasks and run a command for each
       sync         Synchronise once with the git remote: fetch new commits, and reclaim the tasks of
                    dead owners
-      vault        Copy the tasks of this workspace to another store, or from one
+      vault        Copy tasks between the store of this workspace and another store
       mcp          Serve the workspace to one agent over MCP, on stdin and stdout
       serve        Serve the dashboard of this workspace, figures for monitoring, and MCP for agents
-      token        Add, list and remove the tokens with which agents use `/mcp` of `tollgate serve`
+      token        Add, list and remove the tokens of agents and monitoring programs
       undo         Restore what the last guarded write replaced
       recovery     List, show and restore the bytes that guarded writes replaced
       ledger       Show, follow, verify and audit the ledger, which has one line per event
       export       Export the ledger to other systems: NDJSON, CloudEvents, OpenTelemetry, Agent Trace
-      hook         Check a tool call of an agent program, before and after it
+      hook         Check an agent program's tool call, before and after it runs
       doctor       Check the workspace: how well files are protected here, what is broken, and how to
                    fix it
-      trust        Trust the commands in this workspace's configuration
+      trust        Trust the commands and addresses in this workspace's configuration
       man          Write man pages into a folder, one for each command
       completions  Print a completion script for a shell
       help         Print this message or the help of the given subcommand(s)

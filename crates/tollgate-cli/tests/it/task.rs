@@ -426,3 +426,17 @@ fn tasks_on_a_read_only_file_system_can_be_read() {
     let ran = world.program("unshare", ["--mount", "--map-root-user", "sh", "-c", script]).ends();
     assert!(ran.is(0).stdout().contains("paint.md"));
 }
+
+#[test]
+fn tasks_of_the_same_second_are_listed_in_the_order_of_the_queue() {
+    let world = World::new();
+    world.run("init --vault").is(0);
+    let names = ["zebra", "apple", "mango"];
+    for name in names {
+        world.run(&format!("task add {name}")).is(0);
+    }
+    let listed = world.json("task list");
+    let listed: Vec<_> =
+        listed.as_array().unwrap().iter().map(|task| task["task"].as_str().unwrap()).collect();
+    assert_eq!(listed, names.map(|name| format!("{name}.md")));
+}

@@ -13,7 +13,6 @@ use tollgate::gate::{Gate, Mention, Ticket, ToolChange, ToolResult, ToolUse};
 use tollgate::guard::{Expected, Outcome, Refused};
 use tollgate::path::FilePath;
 use tollgate::refusal::ErrorType;
-use tollgate::settings::GuardMode;
 use tollgate::shared_turn::SharedTurn;
 use tollgate::turn::{Extent, FileState, Sighting, TurnState};
 
@@ -48,22 +47,21 @@ impl Acting<'_> {
         self.session.call_name(id_of(call).as_bytes())
     }
 
-    /// Judges a call and reserves its files. In one workspace (`is_run_there`), a shell command runs through `tollgate run`, if the
-    /// settings say so.
+    /// Judges a call and reserves its files. A shell command may run through `tollgate run` instead, in one workspace.
     pub(super) fn before(
         &self,
         call: &Call,
         plan: &ToolPlan,
         turn: &SharedTurn,
-        is_run_there: bool,
+        run: RunPlace,
     ) -> Result<Judgement, CliError> {
         let name = self.name_of(call);
         self.session.settle_finished(self.gate, &name)?;
         if let Some(answer) = self.suspected(call, plan, turn)? {
             return Ok(Judgement::Refused(answer));
         }
-        if is_run_there && self.runs(call) {
-            return self.before_run(call, plan, turn);
+        if run != RunPlace::Nowhere {
+            return self.before_run(call, plan, turn, run);
         }
         if plan.names_nothing() && !plan.gave_up {
             if plan.shell {
@@ -103,17 +101,15 @@ impl Acting<'_> {
         }
     }
 
-    /// Whether the commands of this call run through `tollgate run`.
-    fn runs(&self, call: &Call) -> bool {
-        let settings = self.gate.workspace().settings();
-        settings.run.runs(self.host.name())
-            && settings.guard.mode == GuardMode::Enforce
-            && self.with_prologues(call, &[]).is_some()
-    }
-
     /// Judges a call whose commands run through `tollgate run`. Nothing is reserved: the run checks the files when its command
     /// ends. What the text of the command says is judged all the same, because the agent learns it sooner.
-    fn before_run(&self, call: &Call, plan: &ToolPlan, turn: &SharedTurn) -> Result<Judgement, CliError> {
+    fn before_run(
+        &self,
+        call: &Call,
+        plan: &ToolPlan,
+        turn: &SharedTurn,
+        run: RunPlace,
+    ) -> Result<Judgement, CliError> {
         let (changes, _) = self.changes(call, plan, turn)?;
         for change in &changes {
             formatter::adopt(self.gate.workspace(), &self.invocation.trust(), turn, &change.path)?;
@@ -129,10 +125,19 @@ impl Acting<'_> {
             Outcome::Refused(_) => None,
         };
         let foreign = self.foreign(plan, turn)?;
-        let prologues = self.prologues(call, turn, &name)?;
-        let answer = self.with_prologues(call, &prologues);
-        let expectation =
-            Expectation { ticket, foreign, prologues: prologues.clone(), ..Expectation::default() };
+        let (mut prologues, mut answer) = (Vec::new(), None);
+        if run == RunPlace::Here {
+            prologues = self.prologues(call, turn, &name)?;
+            answer = with_prologues(self.host, call, &prologues);
+        }
+        let runs_elsewhere = run == RunPlace::Elsewhere;
+        let expectation = Expectation {
+            ticket,
+            foreign,
+            prologues: prologues.clone(),
+            runs_elsewhere,
+            ..Expectation::default()
+        };
         if let Err(fault) = self.session.record(&name, turn, expectation) {
             // Without a record no later hook would delete them.
             prologues.iter().for_each(Prologue::remove);
@@ -166,19 +171,6 @@ impl Acting<'_> {
         let folders = self.invocation.folders_of_turns();
         let is_found = folders.iter().any(|folder| self.session.folder().starts_with(folder));
         PrologueForm::with(self.host.shell_prefix().filter(|_| is_found))
-    }
-
-    /// The answer that gives these prologues to the commands of a call. `None` if the program does not support it.
-    fn with_prologues(&self, call: &Call, prologues: &[Prologue]) -> Option<Value> {
-        if !matches!(call.deeds, Deeds::Shell { .. }) {
-            return None;
-        }
-        let mut prologues = prologues.iter();
-        let mut put = |text: &str| {
-            let command = without_prologue(text);
-            Value::from(prologues.next().map_or_else(|| command.clone(), |prologue| prologue.on(&command)))
-        };
-        self.host.change_input(with_commands(&call.input, &mut put)?)
     }
 
     /// Takes back what [`Acting::before`] reserved and recorded: another workspace has refused the call.
@@ -457,6 +449,7 @@ impl Acting<'_> {
         }
         if let Deeds::Shell { commands, .. } = &call.deeds
             && reports.is_empty()
+            && !pending.runs_elsewhere
         {
             // Nearly all files are unchanged, and for those one look at the ctime is enough.
             let changed = turn.files_where(|path| since.last_changed(path) != LastChange::Before)?;
@@ -546,4 +539,31 @@ pub(super) fn id_of(call: &Call) -> String {
         Some(id) => id.clone(),
         None => format!("{}\0{}", call.tool, call.input),
     }
+}
+
+/// Where a shell command runs through `tollgate run`, seen from one workspace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RunPlace {
+    Here,
+    /// In a workspace around this one. The run compares the changes of the command, and tells this one what it wrote.
+    Elsewhere,
+    Nowhere,
+}
+
+/// Whether the commands of a call can run through `tollgate run`: the program must support it.
+pub(super) fn can_run(host: &dyn Host, call: &Call) -> bool {
+    with_prologues(host, call, &[]).is_some()
+}
+
+/// The answer that gives these prologues to the commands of a call. `None` if the program does not support it.
+fn with_prologues(host: &dyn Host, call: &Call, prologues: &[Prologue]) -> Option<Value> {
+    if !matches!(call.deeds, Deeds::Shell { .. }) {
+        return None;
+    }
+    let mut prologues = prologues.iter();
+    let mut put = |text: &str| {
+        let command = without_prologue(text);
+        Value::from(prologues.next().map_or_else(|| command.clone(), |prologue| prologue.on(&command)))
+    };
+    host.change_input(with_commands(&call.input, &mut put)?)
 }

@@ -40,7 +40,7 @@ use crate::host::{self, Host};
 use crate::invocation::Invocation;
 use crate::surroundings::Surroundings;
 use crate::words;
-use acting::{Acting, Judgement, id_of};
+use acting::{Acting, Judgement, RunPlace, can_run, id_of};
 use places::Shares;
 use plan::{ToolPlan, Weight};
 use session::HookSession;
@@ -284,7 +284,7 @@ impl Hook {
     }
 
     /// The workspace in whose view a shell command of this agent runs, if there is one.
-    fn run_place(&self, home: &Path) -> Option<PathBuf> {
+    fn run_root(&self, home: &Path) -> Option<PathBuf> {
         let runs = |root: &Path| {
             let settings = match root == home {
                 true => self.home.settings(),
@@ -296,7 +296,7 @@ impl Hook {
             })
         };
         let used = || session::used_workspaces(self.names(), &self.home.folders_of_turns());
-        places::run_place(home, &self.home, runs, used)
+        places::run_root(home, &self.home, runs, used)
     }
 
     /// Acts in one workspace, unless its guard is off.
@@ -356,7 +356,12 @@ impl Hook {
         told: &mut dyn FnMut(&Settings),
     ) -> Result<Option<Value>, CliError> {
         let (home, has_state) = self.home_root();
-        let runs_at = if plan.shell { self.run_place(&home) } else { None };
+        let runs_at = if can_run(self.host, call) { self.run_root(&home) } else { None };
+        let run = |root: &PathBuf| match &runs_at {
+            Some(there) if there == root => RunPlace::Here,
+            Some(there) if root.starts_with(there) => RunPlace::Elsewhere,
+            _ => RunPlace::Nowhere,
+        };
         let shares = Shares::of(plan, (&home, has_state), runs_at.as_deref(), &self.home);
         // The settings of the outermost workspace decide about faults: an agent may be able to make a new one below it.
         let mut told = Some(told);
@@ -377,9 +382,7 @@ impl Hook {
                 // Nobody has read a file here.
                 continue;
             }
-            match self
-                .at(root, &mut once, |acting| self.judge(acting, call, plan, Some(root) == runs_at.as_ref()))
-            {
+            match self.at(root, &mut once, |acting| self.judge(acting, call, plan, run(root))) {
                 Ok(None) => agreed.push(root),
                 Ok(Some(Judgement::Agreed(input))) => {
                     agreed.push(root);
@@ -408,7 +411,7 @@ impl Hook {
         acting: &Acting<'_>,
         call: &Call,
         plan: &ToolPlan,
-        is_run_there: bool,
+        run: RunPlace,
     ) -> Result<Judgement, CliError> {
         if plan.unreadable && acting.gate.workspace().settings().guard.mode == GuardMode::Enforce {
             let what = format!("the input of `{}` names no file that tollgate can read", call.tool);
@@ -420,7 +423,7 @@ impl Hook {
                 let refused = acting.only_judge(call, plan, &turn)?;
                 Ok(refused.map_or(Judgement::Agreed(None), Judgement::Refused))
             }
-            _ => acting.before(call, plan, &turn, is_run_there),
+            _ => acting.before(call, plan, &turn, run),
         }
     }
 

@@ -40,6 +40,9 @@ pub(super) struct PendingCall {
     /// The prologues of its commands, if they run through `tollgate run`.
     #[serde(default)]
     pub(super) prologues: Vec<Prologue>,
+    /// Its commands run through `tollgate run` in the view of a workspace around this one, which learns from the record what they wrote.
+    #[serde(default)]
+    pub(super) runs_elsewhere: bool,
     /// The program that runs the tool.
     host: Option<Process>,
 }
@@ -51,6 +54,7 @@ pub(super) struct Expectation {
     pub(super) predicted: Vec<(PathBuf, Digest)>,
     pub(super) foreign: Vec<PathBuf>,
     pub(super) prologues: Vec<Prologue>,
+    pub(super) runs_elsewhere: bool,
 }
 
 impl PendingCall {
@@ -61,10 +65,11 @@ impl PendingCall {
         turn: &SharedTurn,
         expectation: Expectation,
     ) -> Result<(), Fault> {
-        let Expectation { ticket, predicted, foreign, prologues } = expectation;
-        let (id, agent) = (turn.id().clone(), turn.agent().clone());
+        let Expectation { ticket, predicted, foreign, prologues, runs_elsewhere } = expectation;
+        let (turn, agent) = (turn.id().clone(), turn.agent().clone());
         let host = Process::of_host();
-        let call = Self { version: VERSION, turn: id, agent, ticket, predicted, foreign, prologues, host };
+        let version = VERSION;
+        let call = Self { version, turn, agent, ticket, predicted, foreign, prologues, runs_elsewhere, host };
         let bytes = serde_json::to_vec(&call).map_err(|error| Fault::Invalid { what: error.to_string() })?;
         replace_file(&path(folder, name), &bytes, FileAccess::Private)
     }

@@ -93,7 +93,7 @@ impl Shares {
 /// The workspace in whose view a command of an agent in `home` runs: of those from `home` upwards that run commands, the outermost that the
 /// agent has used in this turn, because the command may change its files, too; otherwise the nearest. A checkout without a
 /// configuration of its own runs no commands, so the workspace around it does.
-pub(super) fn run_place(
+pub(super) fn run_root(
     home: &Path,
     invocation: &Invocation,
     runs: impl Fn(&Path) -> bool,

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::places::{asked, from};
 use super::{Program, Tool};
-use crate::world::{Ran, World};
+use crate::world::{Ran, World, until};
 
 /// The programs whose commands can be changed.
 const HOSTS: [&str; 6] = ["claude-code", "codex", "gemini", "opencode", "copilot", "cline"];
@@ -514,4 +514,34 @@ fn a_workspace_inside_another_takes_no_file_out_of_the_transaction() {
             }
         }
     }
+}
+
+#[test]
+fn a_save_during_a_refused_command_is_not_the_agents_own_in_an_inner_workspace() {
+    let world = repository(SETTINGS);
+    world.puts("sub/x", "old\n");
+    world.script("git init -q sub").ends().is(0);
+    let agent = Program::new(&world, "claude-code", "session-1");
+    let (path, sub) = (world.path("sub/x").display().to_string(), world.path("sub"));
+    let read = Tool::Read(&path);
+    asked(&agent, &read, &sub).ran();
+    agent.says(&from(agent.after(&read, "elsewhere", "old\n"), &sub));
+    let [ready, go] = ["ready", "go"].map(|name| world.tmp().join(name));
+    // The hook of the inner workspace knows that the command names the file.
+    let command = format!(
+        "touch {}; until [ -e {} ]; do sleep 0.01; done; python3 -c \"open('x', 'w').write('mine')\"",
+        ready.display(),
+        go.display()
+    );
+    let ran = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            until("the command", || ready.exists().then_some(()));
+            fs::write(&path, "foreign\n").unwrap();
+            fs::write(&go, "").unwrap();
+        });
+        runs_in(&agent, &sub, &command)
+    });
+    assert!(ran.said().contains("STALE_FILE"), "{}", ran.said());
+    asked(&agent, &Tool::Write(&path, "mine\n"), &sub).refused("STALE_FILE");
+    world.holds("sub/x", "foreign\n");
 }

@@ -20,7 +20,7 @@ use tollgate::turn::{Extent, FileState, Sighting, TurnState};
 use super::formatter::{self, Adopted};
 use super::pending_call::{Expectation, LastChange, hash_of};
 use super::plan::{Planned, ToolPlan};
-use super::prologue::{Prologue, PrologueForm, RunOf, with_commands, without_prologue};
+use super::prologue::{Prologue, PrologueForm, RunOf, with_commands};
 use super::run_record::RunReport;
 use super::session::HookSession;
 use super::settle;
@@ -175,8 +175,7 @@ impl Acting<'_> {
         }
         let mut prologues = prologues.iter();
         let mut put = |text: &str| {
-            let command = without_prologue(text);
-            Value::from(prologues.next().map_or_else(|| command.clone(), |prologue| prologue.on(&command)))
+            Value::from(prologues.next().map_or_else(|| text.to_owned(), |prologue| prologue.on(text)))
         };
         self.host.change_input(with_commands(&call.input, &mut put)?)
     }

@@ -380,8 +380,10 @@ impl Acting<'_> {
         if plan.gave_up
             && let Deeds::Shell { commands, .. } = &call.deeds
         {
+            // It may change these files, or only read them. So a stale one is refused, but no other is reserved: what
+            // somebody else saves there in the meantime would count as the agent's.
             for path in turn.files_where(|path| self.is_named(commands, path) == Mention::Yes)? {
-                if added.insert(path.clone()) {
+                if self.is_stale(path.as_path(), turn)? && added.insert(path.clone()) {
                     changes.push(ToolChange::part(path.as_path().to_owned()));
                 }
             }

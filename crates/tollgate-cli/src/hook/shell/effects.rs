@@ -19,7 +19,8 @@ pub(crate) struct Effects {
     pub(crate) people_only: Option<String>,
     /// Some of the command could not be parsed.
     pub(crate) unclear: bool,
-    /// The command was too long or too deeply nested to be read to its end.
+    /// It may change every file that it names: it was too long or too deeply nested to be read to its end, or it changes a file
+    /// whose name is not in its text.
     pub(crate) gave_up: bool,
 }
 

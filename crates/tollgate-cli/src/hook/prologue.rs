@@ -13,7 +13,7 @@
 //! program may allow it to write only there.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -206,7 +206,8 @@ fn end_of_script(command: &str) -> usize {
 /// [`Prologue::on`] writes: the path needs no quotes, and is in one of these folders, where no agent may write.
 fn without_prologue(command: &str, folders: &[PathBuf]) -> String {
     let is_prologue = |path: &str| {
-        path.starts_with('/') && path.chars().all(is_plain) && prefixed::prologue(path, folders).is_some()
+        let is_ours = prefixed::prologue(path, folders).is_some() || is_gone(Path::new(path), folders);
+        path.starts_with('/') && path.chars().all(is_plain) && is_ours
     };
     let is_line = |line: &str| {
         let sourced = line.strip_prefix(". ").and_then(|line| line.strip_suffix(" || exit 74"));
@@ -226,6 +227,14 @@ fn without_prologue(command: &str, folders: &[PathBuf]) -> String {
         return format!("{text}{rest}");
     }
     command.to_owned()
+}
+
+/// Whether this was a prologue of a session that has ended. Its line runs nothing: the shell does not find the file, and exits.
+fn is_gone(path: &Path, folders: &[PathBuf]) -> bool {
+    let is_below = folders.iter().any(|folder| path.starts_with(folder));
+    let goes_up = path.components().any(|part| part == Component::ParentDir);
+    let is_in = |folder: &Path| folder.ends_with(FOLDER) && folder.symlink_metadata().is_err();
+    is_below && !goes_up && path.parent().is_some_and(is_in)
 }
 
 /// Removes the prologues that the hook before a tool has given to commands. They are in these folders.
@@ -424,10 +433,14 @@ mod tests {
             format!(". {theirs} || exit 74\ntrue"),
             format!(". {}/../{up}/{FOLDER}/call-0 || exit 74\ntrue", folder.path().display()),
             format!(". {FOLDER}/call-0 || exit 74\ntrue"),
+            format!(". {}/gone/../{FOLDER}/call-0 || exit 74\ntrue", folder.path().display()),
             format!("true {COMMENT}{theirs}"),
         ] {
             assert_eq!(without_prologue(&text, &[folder.path().to_owned()]), text);
         }
+        // A model may repeat the line of a session that has ended.
+        let old = format!(". {}/gone/{FOLDER}/call-0 || exit 74\ntrue", folder.path().display());
+        assert_eq!(without_prologue(&old, &[folder.path().to_owned()]), "true");
     }
 
     #[test]

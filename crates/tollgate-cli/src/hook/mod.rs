@@ -11,6 +11,7 @@ mod acting;
 mod agent_names;
 pub(crate) mod checkup;
 mod formatter;
+mod hard_links;
 mod last_call;
 mod pending_call;
 mod places;

@@ -35,8 +35,6 @@ pub(super) struct PendingCall {
     pub(super) ticket: Option<Ticket>,
     /// The hashes that the files will have, where that is known.
     predicted: Vec<(PathBuf, Digest)>,
-    /// Files that the call names and that somebody else has changed: their next change is not the agent's own.
-    pub(super) foreign: Vec<PathBuf>,
     /// The prologues of its commands, if they run through `tollgate run`.
     #[serde(default)]
     pub(super) prologues: Vec<Prologue>,
@@ -49,7 +47,6 @@ pub(super) struct PendingCall {
 pub(super) struct Expectation {
     pub(super) ticket: Option<Ticket>,
     pub(super) predicted: Vec<(PathBuf, Digest)>,
-    pub(super) foreign: Vec<PathBuf>,
     pub(super) prologues: Vec<Prologue>,
 }
 
@@ -61,10 +58,10 @@ impl PendingCall {
         turn: &SharedTurn,
         expectation: Expectation,
     ) -> Result<(), Fault> {
-        let Expectation { ticket, predicted, foreign, prologues } = expectation;
+        let Expectation { ticket, predicted, prologues } = expectation;
         let (id, agent) = (turn.id().clone(), turn.agent().clone());
         let host = Process::of_host();
-        let call = Self { version: VERSION, turn: id, agent, ticket, predicted, foreign, prologues, host };
+        let call = Self { version: VERSION, turn: id, agent, ticket, predicted, prologues, host };
         let bytes = serde_json::to_vec(&call).map_err(|error| Fault::Invalid { what: error.to_string() })?;
         replace_file(&path(folder, name), &bytes, FileAccess::Private)
     }
@@ -156,10 +153,7 @@ pub(super) struct Since(i128);
 pub(super) enum LastChange {
     /// Before the call was recorded.
     Before,
-    /// At about the same time, within the precision of the clock. The file must be read again, but this call did not
-    /// change it.
-    Near,
-    /// After the call was recorded, or nobody can tell.
+    /// After the call was recorded, or at about the same time, within the precision of the clock, or nobody can tell.
     Since,
 }
 
@@ -175,12 +169,7 @@ impl Since {
         }
         #[allow(clippy::useless_conversion, reason = "their types depend on the system")]
         let changed = i128::from(found.st_ctime) * 1_000_000_000 + i128::from(found.st_ctime_nsec);
-        match changed - self.0 {
-            // Not the same time: a save just before the call may have the very date of its record.
-            1.. => LastChange::Since,
-            near if near >= -TICKS => LastChange::Near,
-            _ => LastChange::Before,
-        }
+        if changed - self.0 >= -TICKS { LastChange::Since } else { LastChange::Before }
     }
 }
 

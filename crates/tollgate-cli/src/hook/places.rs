@@ -31,13 +31,13 @@ impl Shares {
             reads,
             changes,
             touched,
-            named,
             suspects,
             shell,
             unclear,
             gave_up,
             unreadable,
             people_only,
+            acts_as,
         } = plan;
         let workspaces = |path: &Path| workspaces_of(path, home, invocation);
         for (path, extent) in reads {
@@ -52,9 +52,6 @@ impl Shares {
         for path in suspects {
             shares.watched(&path, &workspaces(&path), home).suspects.push(path);
         }
-        for path in named {
-            shares.nearest(&workspaces(&path), home).named.push(path);
-        }
         if home_has_state || shares.own.is_empty() {
             shares.own.entry(home.to_owned()).or_default();
         }
@@ -63,6 +60,7 @@ impl Shares {
             (plan.shell, plan.gave_up) = (shell, gave_up);
             (plan.unclear, plan.unreadable) = (unclear && is_home, unreadable && is_home);
             plan.people_only.clone_from(&people_only);
+            plan.acts_as.clone_from(&acts_as);
         }
         shares
     }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::arguments::{Given, NONE, Valued};
 use super::state::Shell;
-use super::word::Word;
+use super::word::{AGENT, Word};
 
 /// The commands that a program runs, and where.
 pub(super) struct Launch {
@@ -87,8 +87,14 @@ pub(super) fn launched(shell: &Shell, name: &str, arguments: &[Word]) -> Option<
             let (_, valued, operands) = PREFIXES.iter().find(|(prefix, ..)| *prefix == name)?;
             let (given, mut rest) = Given::before_operands(arguments, *valued);
             rest = rest.get(*operands..).unwrap_or_default();
-            if let Some(folder) = given.value(&["C", "D", "chdir"]).filter(|_| name != "doas") {
-                launch.folder = Some(folder.as_text().and_then(|folder| shell.env.path(folder)));
+            let folder = match name {
+                "env" => given.value(&["C", "chdir"]),
+                "sudo" => given.value(&["D", "chdir"]),
+                _ => None,
+            };
+            launch.folder = folder.map(|folder| folder.as_text().and_then(|folder| shell.env.path(folder)));
+            if name == "env" && given.has(&["u", "unset", "i", "ignore-environment"]) {
+                launch.variables.push((AGENT.to_owned(), String::new()));
             }
             while let [word, after @ ..] = rest
                 && ["env", "sudo"].contains(&name)

@@ -26,6 +26,6 @@ mod tests;
 mod tree;
 mod word;
 
-pub(crate) use effects::Effects;
+pub(crate) use effects::{ActsAs, Effects};
 pub(crate) use reader::effects;
 pub(crate) use shown::shown_in;

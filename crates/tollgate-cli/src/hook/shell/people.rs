@@ -1,8 +1,9 @@
 //! The commands of tollgate that only people run: decisions, tokens, trust, the server, and the installation of hooks.
 
+use super::effects::ActsAs;
 use super::redirect::Redirects;
 use super::state::Shell;
-use super::word::Word;
+use super::word::{AGENT, Word};
 
 /// The name of our program, and of the packages that contain it.
 const NAMES: [&str; 2] = ["tollgate", "tollgate-guard"];
@@ -15,6 +16,10 @@ const DECISIONS: [&str; 5] = ["approve", "reject", "retry", "return", "edit"];
 
 /// The options of `tollgate init` that change which files are protected, or who guards them.
 const SETUP: [&str; 5] = ["--remove", "--host", "--mcp", "--store", "--vault"];
+
+/// Commands for which a name only selects what they show.
+const NAMELESS: [&str; 9] =
+    ["status", "ledger", "doctor", "export", "help", "task list", "task show", "task why", "task verify"];
 
 /// Programs that run a command in the text of an argument, or in their input.
 const LAUNCHERS: [&str; 25] = [
@@ -59,23 +64,20 @@ pub(super) fn people_only(
     arguments: &[Word],
     redirects: &Redirects,
 ) -> Option<String> {
-    let name = program.and_then(|program| program.rsplit('/').next());
+    let name = base_name(program);
     if name.is_some_and(|name| READERS.contains(&name)) {
         return None;
     }
-    if name.is_some_and(is_our_name) || program.is_some_and(|program| leads_to_us(shell, program)) {
-        return command(arguments);
-    }
-    let is_ours =
-        |word: &Word| word.as_text().and_then(|word| word.rsplit('/').next()).is_some_and(is_our_name);
-    let behind = || command(&arguments[arguments.iter().position(is_ours)? + 1..]);
+    let direct = || ours(shell, program, arguments).find_map(command);
     let in_texts = || {
+        let runs = |name| LAUNCHERS.contains(&name) || is_our_name(name) && runs_commands(arguments);
         let texts =
             arguments.iter().filter_map(Word::as_text).chain(redirects.input_text().map(String::as_str));
-        texts.filter(|_| name.is_some_and(|name| LAUNCHERS.contains(&name))).find_map(in_text)
+        texts.filter(|_| name.is_some_and(runs)).find_map(in_text)
     };
     // Our program may have another name: a copy, an alias, a variable.
     let renamed = || match (program, shell.names_us) {
+        _ if name.is_some_and(is_our_name) => None,
         (None, true) => command(arguments),
         (Some(program), true) if program.contains('/') => command(arguments),
         _ => {
@@ -84,7 +86,57 @@ pub(super) fn people_only(
             decision(operand(&mut rest).filter(|_| is_task)??)
         }
     };
-    behind().or_else(in_texts).or_else(renamed)
+    direct().or_else(in_texts).or_else(renamed)
+}
+
+/// The command of ours in this command, if it acts in the name of an agent.
+pub(super) fn acts_as(shell: &Shell, program: Option<&str>, arguments: &[Word]) -> Vec<ActsAs> {
+    if base_name(program).is_some_and(|name| READERS.contains(&name)) {
+        return Vec::new();
+    }
+    ours(shell, program, arguments).filter_map(|arguments| acts(shell, arguments)).collect()
+}
+
+fn acts(shell: &Shell, arguments: &[Word]) -> Option<ActsAs> {
+    let mut rest = arguments.iter();
+    let mut command = operand(&mut rest)??.to_owned();
+    if command == "task" {
+        command = format!("task {}", operand(&mut rest)??);
+    }
+    let mut words = arguments.iter().take_while(|word| word.as_text() != Some("--"));
+    let mut name = shell.env.variables.get(AGENT).cloned();
+    while let Some(word) = words.next() {
+        match word.as_text() {
+            Some("--agent") => {
+                name = Some(words.next().and_then(Word::as_text).unwrap_or_default().to_owned());
+            }
+            Some("--help" | "-h") => return None,
+            Some(word) => name = word.strip_prefix("--agent=").map(str::to_owned).or(name),
+            None => {}
+        }
+    }
+    // Without a name it would be the user's. Other commands need the id of a claim or a turn.
+    let acts = !NAMELESS.contains(&command.as_str()) && (name.is_some() || command == "task claim");
+    acts.then(|| ActsAs { command: format!("tollgate {command}"), name })
+}
+
+/// The arguments of our program, if this is it, and wherever another program may run it.
+fn ours<'w>(shell: &Shell, program: Option<&str>, arguments: &'w [Word]) -> impl Iterator<Item = &'w [Word]> {
+    let is_ours = base_name(program).is_some_and(is_our_name)
+        || program.is_some_and(|program| leads_to_us(shell, program));
+    let named =
+        arguments.iter().enumerate().filter(|(_, word)| base_name(word.as_text()).is_some_and(is_our_name));
+    let behind = named.map(|(at, _)| &arguments[at + 1..]);
+    is_ours.then_some(arguments).into_iter().chain(behind)
+}
+
+/// Whether our program, with these arguments, runs another command.
+fn runs_commands(arguments: &[Word]) -> bool {
+    matches!(operand(&mut arguments.iter()), Some(Some("run" | "work")))
+}
+
+fn base_name(program: Option<&str>) -> Option<&str> {
+    program.and_then(|program| program.rsplit('/').next())
 }
 
 fn is_our_name(name: &str) -> bool {

@@ -6,7 +6,7 @@ use tollgate::turn::Extent;
 
 use super::arguments::{Given, NONE, Valued};
 use super::launch::{Launch, launched};
-use super::people::people_only;
+use super::people::{acts_as, people_only};
 use super::redirect::{OutputTarget, Redirects};
 use super::scripts;
 use super::state::Shell;
@@ -36,9 +36,6 @@ const SHOW_SOME: [(&str, &str); 16] = [
     ("diff", "U:"),
     ("expand", "t:"),
 ];
-
-/// The largest number of files of unknown programs that are listed.
-const NAMED: usize = 100;
 
 /// The largest number of paths of one command that are only touched.
 const TOUCHED: usize = 1_000;
@@ -80,6 +77,8 @@ pub(super) fn run(
     if shell.effects.people_only.is_none() {
         shell.effects.people_only = people_only(shell, program.as_text(), arguments, redirects);
     }
+    let acts_as = acts_as(shell, program.as_text(), arguments);
+    shell.effects.acts_as.extend(acts_as);
     let Some(name) = program.as_text().and_then(|name| name.rsplit('/').next()) else {
         return AfterProgram::Quiet;
     };
@@ -109,7 +108,7 @@ pub(super) fn run(
         // Their values are not in the text.
         "read" | "mapfile" | "readarray" | "unset" | "getopts" | "let" => {
             arguments.iter().filter_map(Word::as_text).for_each(|name| {
-                shell.env.variables.remove(name.split(['=', '+', '-', '[']).next().unwrap_or(name));
+                shell.env.set(name.split(['=', '+', '-', '[']).next().unwrap_or(name), Word::Unknown);
             });
         }
         "cat" if arguments.is_empty() && redirects.inputs.is_empty() => {
@@ -217,10 +216,6 @@ pub(super) fn run(
                     .filter(|word| shell.env.paths(word.clone()).iter().any(|path| path.is_file()));
                 let files = files.collect();
                 show(shell, files, Extent::Part, redirects);
-            } else if shell.effects.named.len() < NAMED {
-                let named = arguments.iter().flat_map(|word| shell.env.paths(word.clone()));
-                let named: Vec<PathBuf> = named.filter(|path| path.is_file()).take(NAMED).collect();
-                shell.effects.named.extend(named);
             }
         }
     }
@@ -299,7 +294,9 @@ fn transfer(shell: &mut Shell, name: &str, arguments: &[Word]) {
         for source in shell.targets(word) {
             if hard {
                 // Whoever writes to the one file also writes to the other.
-                shell.effects.touched.push(source.clone());
+                let below: Vec<PathBuf> =
+                    shell.names_in(&source).iter().map(|name| source.join(name)).collect();
+                shell.effects.touched.extend(below.into_iter().take(TOUCHED).chain([source.clone()]));
             }
             match &target {
                 // It copies what is in the folder.

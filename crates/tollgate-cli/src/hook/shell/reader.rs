@@ -130,6 +130,12 @@ impl Reader {
                 self.leaf(slice(node, text), depth);
             }
             "heredoc_redirect" => self.here_document(node, text, depth),
+            "unset_command" => {
+                self.children(node, text, output, depth);
+                for name in children(node) {
+                    self.shell.env.set(slice(name, text), Word::Unknown);
+                }
+            }
             "comment" | "raw_string" | "ansi_c_string" => {}
             _ if node.named_child_count() == 0 => self.leaf(slice(node, text), depth),
             _ => self.children(node, text, output, depth),
@@ -447,6 +453,12 @@ impl Reader {
             let outer = self.shell.env.positional.replace(words[1..].to_vec());
             self.text(&body, output, depth + 10);
             self.shell.env.positional = outer;
+        }
+        if let [Word::Unknown, rest @ ..] = words
+            && !rest.is_empty()
+        {
+            // It may be nothing (`$SUDO cp a b`), an assignment (`env A=$B cp a b`), or a program that runs the rest.
+            self.words(rest, output, redirects, depth + 1);
         }
         match programs::run(&mut self.shell, words, output, redirects) {
             AfterProgram::Prints(text) => Some(text),

@@ -8,6 +8,9 @@ use tree_sitter::Node;
 use super::glob;
 use super::tree::{children, slice};
 
+/// The variable with the name of the agent.
+pub(super) const AGENT: &str = "TOLLGATE_AGENT";
+
 /// The known part of a shell's environment.
 #[derive(Debug, Clone)]
 pub(super) struct Environment {
@@ -104,6 +107,8 @@ impl Environment {
     pub(super) fn set(&mut self, name: &str, value: Word) {
         match value {
             Word::Text { text, .. } => drop(self.variables.insert(name.to_owned(), text)),
+            // It is not the name that the shell had before.
+            Word::Unknown if name == AGENT => drop(self.variables.insert(name.to_owned(), String::new())),
             Word::Unknown => drop(self.variables.remove(name)),
         }
     }
@@ -331,7 +336,7 @@ fn decoded(text: &str) -> Option<String> {
                 value.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes());
             }
             '0'..='7' => {
-                value.push(u8::try_from(number(8, escape.encode_utf8(&mut [0; 4]), 2)? & 0xff).ok()?)
+                value.push(u8::try_from(number(8, escape.encode_utf8(&mut [0; 4]), 2)? & 0xff).ok()?);
             }
             _ => return None,
         }

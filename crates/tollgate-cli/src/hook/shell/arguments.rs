@@ -4,7 +4,7 @@ use super::word::Word;
 
 /// The arguments of a program.
 #[derive(Debug, Default)]
-pub(super) struct Given {
+pub(super) struct ProgramArgs {
     pub(super) operands: Vec<Word>,
     /// The letter or the name of each option, without dashes, and its value.
     options: Vec<(String, Option<Word>)>,
@@ -24,7 +24,7 @@ pub(super) const NONE: Valued = Valued { letters: "", names: &[] };
 
 /// How an option takes its value.
 #[derive(PartialEq)]
-enum Value {
+enum OptionValue {
     None,
     HereOrNext,
     Here,
@@ -32,19 +32,19 @@ enum Value {
 }
 
 impl Valued {
-    fn of_letter(&self, letter: char) -> Value {
+    fn of_letter(&self, letter: char) -> OptionValue {
         let Some(at) = self.letters.find(letter).filter(|_| letter.is_ascii_alphanumeric()) else {
-            return Value::None;
+            return OptionValue::None;
         };
         match &self.letters[at + 1..] {
-            rest if rest.starts_with("::") => Value::Here,
-            rest if rest.starts_with('#') => Value::Digits,
-            _ => Value::HereOrNext,
+            rest if rest.starts_with("::") => OptionValue::Here,
+            rest if rest.starts_with('#') => OptionValue::Digits,
+            _ => OptionValue::HereOrNext,
         }
     }
 }
 
-impl Given {
+impl ProgramArgs {
     /// The arguments of a program that accepts options after operands.
     pub(super) fn of(words: &[Word], valued: Valued) -> Self {
         let mut given = Self::default();
@@ -112,16 +112,16 @@ impl Given {
         while let Some(letter) = rest.next() {
             let name = letter.to_string();
             match valued.of_letter(letter) {
-                Value::None => self.options.push((name, None)),
-                Value::Digits => {
+                OptionValue::None => self.options.push((name, None)),
+                OptionValue::Digits => {
                     self.options.push((name, None));
                     rest = rest.as_str().trim_start_matches(|c: char| c.is_ascii_digit()).chars();
                 }
-                Value::HereOrNext if rest.as_str().is_empty() => {
+                OptionValue::HereOrNext if rest.as_str().is_empty() => {
                     self.options.push((name, after.first().cloned()));
                     return after.get(1..).unwrap_or_default();
                 }
-                Value::HereOrNext | Value::Here => {
+                OptionValue::HereOrNext | OptionValue::Here => {
                     self.options.push((name, Some(Word::text(rest.as_str()))));
                     return after;
                 }

@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
-use super::arguments::{Given, NONE, Valued};
+use super::arguments::{NONE, ProgramArgs, Valued};
 use super::state::Shell;
 use super::word::{AGENT, Word};
 
 /// The commands that a program runs, and where.
-pub(super) struct Launch {
+pub(super) struct Launched {
     pub(super) commands: Vec<Vec<Word>>,
     /// Another folder than the shell's. `Some(None)`: one that is not known.
     pub(super) folder: Option<Option<PathBuf>>,
@@ -68,11 +68,11 @@ const XARGS: Valued = Valued {
 };
 
 /// The commands that this program runs, if it runs commands.
-pub(super) fn launched(shell: &Shell, name: &str, arguments: &[Word]) -> Option<Launch> {
-    let mut launch = Launch { commands: Vec::new(), folder: None, variables: Vec::new() };
+pub(super) fn launched(shell: &Shell, name: &str, arguments: &[Word]) -> Option<Launched> {
+    let mut launch = Launched { commands: Vec::new(), folder: None, variables: Vec::new() };
     match name {
         "xargs" => {
-            let (given, command) = Given::before_operands(arguments, XARGS);
+            let (given, command) = ProgramArgs::before_operands(arguments, XARGS);
             // What comes from its input is not known. It replaces a text, or is added at the end.
             let replaced =
                 given.value(&["I", "i", "replace"]).and_then(Word::as_text).filter(|text| !text.is_empty());
@@ -85,7 +85,7 @@ pub(super) fn launched(shell: &Shell, name: &str, arguments: &[Word]) -> Option<
         "find" => launch.commands.extend(executed_by_find(arguments)),
         name => {
             let (_, valued, operands) = PREFIXES.iter().find(|(prefix, ..)| *prefix == name)?;
-            let (given, mut rest) = Given::before_operands(arguments, *valued);
+            let (given, mut rest) = ProgramArgs::before_operands(arguments, *valued);
             rest = rest.get(*operands..).unwrap_or_default();
             let folder = match name {
                 "env" => given.value(&["C", "chdir"]),

@@ -10,6 +10,7 @@
 //! Both lists err on the safe side. A write that may happen (in a branch, in a loop) is listed. A listed read counts only as
 //! far as the output shows the file; see [`shown_in`].
 
+mod after_program;
 mod arguments;
 mod effects;
 mod glob;

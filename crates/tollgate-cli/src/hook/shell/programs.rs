@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use tollgate::turn::Extent;
 
-use super::arguments::{Given, NONE, Valued};
-use super::launch::{Launch, launched};
+use super::after_program::AfterProgram;
+use super::arguments::{NONE, ProgramArgs, Valued};
+use super::launch::launched;
 use super::people::{acts_as, people_only};
 use super::redirect::{OutputTarget, Redirects};
 use super::scripts;
@@ -46,26 +47,6 @@ pub(super) fn lets_through(name: &str) -> bool {
     SHOW_ALL.contains(&name) || filters.contains(&name) || SHOW_SOME.iter().any(|(some, _)| *some == name)
 }
 
-/// What the shell does after a program.
-pub(super) enum AfterProgram {
-    /// The program prints exactly this.
-    Prints(String),
-    /// Nothing else is certain.
-    Quiet,
-    /// The shell runs this text itself.
-    Eval(String),
-    /// Another shell runs this text, with these arguments.
-    Script(String, Vec<Word>),
-    /// The program runs these commands.
-    Launch(Launch),
-}
-
-impl AfterProgram {
-    fn prints(text: Option<String>) -> Self {
-        text.map_or(Self::Quiet, Self::Prints)
-    }
-}
-
 /// Adds the effects of one command.
 pub(super) fn run(
     shell: &mut Shell,
@@ -83,9 +64,9 @@ pub(super) fn run(
         return AfterProgram::Quiet;
     };
     if let Some(launch) = launched(shell, name, arguments) {
-        return AfterProgram::Launch(launch);
+        return AfterProgram::Launched(launch);
     }
-    let given = |letters, names| Given::of(arguments, Valued { letters, names });
+    let given = |letters, names| ProgramArgs::of(arguments, Valued { letters, names });
     let shown = output == OutputTarget::Shown;
     match name {
         "cd" | "pushd" => {
@@ -94,7 +75,7 @@ pub(super) fn run(
         }
         "popd" => (shell.env.folder, shell.env.last_folder) = (None, None),
         "set" => {
-            let given = Given::of(arguments, Valued { letters: "o:", names: &[] });
+            let given = ProgramArgs::of(arguments, Valued { letters: "o:", names: &[] });
             let ends = arguments.iter().any(|word| matches!(word.as_text(), Some("--" | "-")));
             if ends || !given.operands.is_empty() {
                 shell.env.positional = Some(given.operands);
@@ -248,7 +229,7 @@ fn touch(shell: &mut Shell, files: Vec<Word>) {
 }
 
 fn change_folder(shell: &Shell, arguments: &[Word]) -> Option<PathBuf> {
-    let given = Given::of(arguments, NONE);
+    let given = ProgramArgs::of(arguments, NONE);
     match given.operands.first().map(Word::as_text) {
         None => shell.env.home.clone(),
         Some(Some("-")) => shell.env.last_folder.clone(),
@@ -256,7 +237,7 @@ fn change_folder(shell: &Shell, arguments: &[Word]) -> Option<PathBuf> {
     }
 }
 
-fn sed(shell: &mut Shell, given: &Given, shown: bool, redirects: &Redirects) {
+fn sed(shell: &mut Shell, given: &ProgramArgs, shown: bool, redirects: &Redirects) {
     let has_script = given.has(&["e", "expression", "f", "file"]);
     let files: Vec<Word> = given.operands.iter().skip(usize::from(!has_script)).cloned().collect();
     if given.has(&["i", "in-place"]) {
@@ -269,7 +250,7 @@ fn sed(shell: &mut Shell, given: &Given, shown: bool, redirects: &Redirects) {
 /// Moves, copies and links. The last word is the target, unless `-t` gives it.
 fn transfer(shell: &mut Shell, name: &str, arguments: &[Word]) {
     let names = &["target-directory", "suffix", "mode", "group", "owner"];
-    let mut given = Given::of(arguments, Valued { letters: "t:S:m:g:o:", names });
+    let mut given = ProgramArgs::of(arguments, Valued { letters: "t:S:m:g:o:", names });
     let folder = given.value(&["t", "target-directory"]).cloned();
     let symbolic = given.has(&["s", "symbolic", "symbolic-link"]);
     let hard = !symbolic && (name == "ln" || name == "cp" && given.has(&["l", "link"]));
@@ -338,7 +319,7 @@ fn bring(shell: &mut Shell, to: PathBuf, brings_files: bool) {
 /// The git commands that change files given by name.
 fn git(shell: &mut Shell, arguments: &[Word]) {
     let names = &["git-dir", "work-tree", "namespace", "exec-path", "super-prefix", "config-env"];
-    let (given, words) = Given::before_operands(arguments, Valued { letters: "C:c:", names });
+    let (given, words) = ProgramArgs::before_operands(arguments, Valued { letters: "C:c:", names });
     let folder = match given.value(&["C", "work-tree"]) {
         Some(folder) => folder.as_text().and_then(|text| shell.env.path(text)),
         None => shell.env.folder.clone(),
@@ -346,7 +327,7 @@ fn git(shell: &mut Shell, arguments: &[Word]) {
     let Some((command, rest)) = words.split_first() else { return };
     let here = std::mem::replace(&mut shell.env.folder, folder);
     let names = &["source", "conflict", "pathspec-from-file"];
-    let given = Given::of(rest, Valued { letters: "s:b:B:m:F:", names });
+    let given = ProgramArgs::of(rest, Valued { letters: "s:b:B:m:F:", names });
     match command.as_text() {
         // A word may also be a branch. Only existing files count.
         Some("checkout" | "restore" | "rm") => {

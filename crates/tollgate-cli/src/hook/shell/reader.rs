@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 
 use tree_sitter::{Node, ParseOptions, Parser, Tree};
 
+use super::after_program::AfterProgram;
 use super::effects::Effects;
-use super::launch::Launch;
+use super::launch::Launched;
 use super::people::may_be_people_only;
-use super::programs::{self, AfterProgram};
+use super::programs;
 use super::redirect::{OutputTarget, Redirects};
 use super::state::{PATIENCE, Shell};
 use super::tree::{children, is_end_quoted, name_of, slice, unindented};
@@ -471,14 +472,14 @@ impl Reader {
                 self.nested(&script, arguments, output, depth);
                 None
             }
-            AfterProgram::Launch(launch) => self.launch(launch, output, redirects, depth),
+            AfterProgram::Launched(launch) => self.launch(launch, output, redirects, depth),
         }
     }
 
     /// Runs the commands that a program starts.
     fn launch(
         &mut self,
-        launch: Launch,
+        launch: Launched,
         output: OutputTarget,
         redirects: &Redirects,
         depth: usize,

@@ -1,7 +1,7 @@
 //! Programs that run a text as shell commands: shells themselves, `eval`, `trap`, `watch`, `script -c`, `su -c`.
 
-use super::arguments::{Given, Valued};
-use super::programs::AfterProgram;
+use super::after_program::AfterProgram;
+use super::arguments::{ProgramArgs, Valued};
 use super::redirect::Redirects;
 use super::state::Shell;
 use super::word::Word;
@@ -31,7 +31,7 @@ pub(super) fn eval(shell: &mut Shell, arguments: &[Word]) -> AfterProgram {
 
 /// The text runs later, in the same shell.
 pub(super) fn trap(shell: &mut Shell, arguments: &[Word]) -> AfterProgram {
-    let given = Given::of(arguments, Valued { letters: "", names: &[] });
+    let given = ProgramArgs::of(arguments, Valued { letters: "", names: &[] });
     match given.operands.first() {
         Some(text) => eval(shell, std::slice::from_ref(text)),
         None => AfterProgram::Quiet,
@@ -40,7 +40,7 @@ pub(super) fn trap(shell: &mut Shell, arguments: &[Word]) -> AfterProgram {
 
 pub(super) fn watch(shell: &mut Shell, arguments: &[Word]) -> AfterProgram {
     let (_, command) =
-        Given::before_operands(arguments, Valued { letters: "n:q:", names: &["interval", "equexit"] });
+        ProgramArgs::before_operands(arguments, Valued { letters: "n:q:", names: &["interval", "equexit"] });
     script(shell, joined(command), Vec::new())
 }
 
@@ -63,7 +63,7 @@ pub(super) fn of_option(shell: &mut Shell, name: &str, arguments: &[Word]) -> Af
             ],
         },
     };
-    let given = Given::of(arguments, valued);
+    let given = ProgramArgs::of(arguments, valued);
     if let Some(text) = given.value(&["c", "command", "session-command"]) {
         return script(shell, text.as_text().map(str::to_owned), Vec::new());
     }
@@ -78,7 +78,7 @@ pub(super) fn of_option(shell: &mut Shell, name: &str, arguments: &[Word]) -> Af
 /// `bash -c TEXT NAME ARGUMENT...`, or a shell that reads its commands from its input.
 pub(super) fn of_shell(shell: &mut Shell, arguments: &[Word], redirects: &Redirects) -> AfterProgram {
     let valued = Valued { letters: "o:O:", names: &["rcfile", "init-file", "command"] };
-    let (given, operands) = Given::before_operands(arguments, valued);
+    let (given, operands) = ProgramArgs::before_operands(arguments, valued);
     let after = |from: usize| operands.get(from..).unwrap_or_default().to_vec();
     let long = given.value(&["command"]).cloned();
     match (operands.first(), long) {

@@ -493,6 +493,13 @@ impl Invocation {
         runtime.into_iter().chain(turn_folders_without_runtime(self.surroundings.uid)).collect()
     }
 
+    /// The same, and the folder in this workspace.
+    pub(crate) fn all_folders_of_turns(&self) -> Vec<PathBuf> {
+        let here =
+            self.root().ok().map(|(root, _)| turn_place_in_workspace(&root, self.surroundings.uid).folder());
+        self.folders_of_turns().into_iter().chain(here).collect()
+    }
+
     fn turn_places(&self) -> Result<Vec<TurnPlace>, Fault> {
         turn_places(&self.root()?.0, self.surroundings.uid, self.surroundings.runtime.as_deref())
     }

@@ -72,7 +72,7 @@ pub(crate) fn plain_part(text: &str) -> &str {
 }
 
 /// The prologue at this path, if it can be one.
-fn prologue(path: &str, folders: &[PathBuf]) -> Option<PathBuf> {
+pub(crate) fn prologue(path: &str, folders: &[PathBuf]) -> Option<PathBuf> {
     let path = Path::new(path);
     let folder = path.parent()?.canonicalize().ok()?;
     let is_below = |top: &PathBuf| top.canonicalize().is_ok_and(|top| folder.starts_with(top));

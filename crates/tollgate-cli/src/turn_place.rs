@@ -18,9 +18,13 @@ pub(crate) struct TurnPlace {
 }
 
 impl TurnPlace {
+    pub(crate) fn folder(&self) -> PathBuf {
+        self.parent.join(&self.name)
+    }
+
     /// Whether the folder exists.
     pub(crate) fn exists(&self) -> bool {
-        self.parent.join(&self.name).symlink_metadata().is_ok()
+        self.folder().symlink_metadata().is_ok()
     }
 
     /// Whether commands in the sandbox of an agent program see the folder. Such sandboxes have a `/dev/shm` of their own.
@@ -42,7 +46,7 @@ impl TurnPlace {
             // another user may have created it as a trap.
             SharedTurns::new(self.parent.clone())?;
         }
-        SharedTurns::new(self.parent.join(&self.name))
+        SharedTurns::new(self.folder())
     }
 }
 

@@ -17,9 +17,10 @@ use tollgate::shared_turn::SharedTurn;
 use tollgate::turn::{Extent, FileState, Sighting, TurnState};
 
 use super::formatter::{self, Adopted};
+use super::hard_links;
 use super::pending_call::{Expectation, LastChange, hash_of};
 use super::plan::{Planned, Text, ToolPlan};
-use super::prologue::{Prologue, PrologueForm, RunOf, with_commands, without_prologue};
+use super::prologue::{Prologue, PrologueForm, RunOf, with_commands};
 use super::run_record::RunReport;
 use super::session::HookSession;
 use super::settle;
@@ -57,21 +58,25 @@ impl Acting<'_> {
     ) -> Result<Judgement, CliError> {
         let name = self.name_of(call);
         self.session.settle_finished(self.gate, &name)?;
+        if let Some(answer) = self.acts_as_another(call, plan)? {
+            return Ok(Judgement::Refused(answer));
+        }
         if let Some(answer) = self.suspected(call, plan, turn)? {
             return Ok(Judgement::Refused(answer));
         }
         if run != RunPlace::Nowhere {
             return self.before_run(call, plan, turn, run);
         }
-        if plan.names_nothing() && !plan.gave_up {
+        if let Some(answer) = self.vague(call, plan, turn)? {
+            return Ok(Judgement::Refused(answer));
+        }
+        if plan.names_nothing() {
             if plan.shell {
-                let foreign = self.foreign(plan, turn)?;
-                self.session.record(&name, turn, Expectation { foreign, ..Expectation::default() })?;
+                self.session.record(&name, turn, Expectation::default())?;
             }
             return Ok(Judgement::Agreed(None));
         }
-        let (changes, predicted) = self.changes(call, plan, turn)?;
-        let foreign = self.foreign(plan, turn)?;
+        let (changes, predicted) = self.changes(plan, turn)?;
         let mut untrusted = false;
         for change in &changes {
             let adopted =
@@ -89,8 +94,7 @@ impl Acting<'_> {
             }
             Outcome::Done(ticket) => {
                 let ticket_kept = Some(ticket.clone());
-                let expectation =
-                    Expectation { ticket: ticket_kept, predicted, foreign, ..Expectation::default() };
+                let expectation = Expectation { ticket: ticket_kept, predicted, ..Expectation::default() };
                 if let Err(fault) = self.session.record(&name, turn, expectation) {
                     // Without a record no later hook would end the reservation.
                     let _ = self.gate.post_tool_use(turn, ticket, ToolResult::Failed);
@@ -110,7 +114,7 @@ impl Acting<'_> {
         turn: &SharedTurn,
         run: RunPlace,
     ) -> Result<Judgement, CliError> {
-        let (changes, _) = self.changes(call, plan, turn)?;
+        let (changes, _) = self.changes(plan, turn)?;
         for change in &changes {
             formatter::adopt(self.gate.workspace(), &self.invocation.trust(), turn, &change.path)?;
         }
@@ -124,20 +128,14 @@ impl Acting<'_> {
             Outcome::Done(ticket) => Some(ticket),
             Outcome::Refused(_) => None,
         };
-        let foreign = self.foreign(plan, turn)?;
         let (mut prologues, mut answer) = (Vec::new(), None);
         if run == RunPlace::Here {
             prologues = self.prologues(call, turn, &name)?;
             answer = with_prologues(self.host, call, &prologues);
         }
         let runs_elsewhere = run == RunPlace::Elsewhere;
-        let expectation = Expectation {
-            ticket,
-            foreign,
-            prologues: prologues.clone(),
-            runs_elsewhere,
-            ..Expectation::default()
-        };
+        let expectation =
+            Expectation { ticket, prologues: prologues.clone(), runs_elsewhere, ..Expectation::default() };
         if let Err(fault) = self.session.record(&name, turn, expectation) {
             // Without a record no later hook would delete them.
             prologues.iter().for_each(Prologue::remove);
@@ -193,8 +191,24 @@ impl Acting<'_> {
         if let Some(answer) = self.suspected(call, plan, turn)? {
             return Ok(Some(answer));
         }
-        let (changes, _) = self.changes(call, plan, turn)?;
+        if let Some(answer) = self.vague(call, plan, turn)? {
+            return Ok(Some(answer));
+        }
+        let (changes, _) = self.changes(plan, turn)?;
         self.refused(call, plan, changes, turn)
+    }
+
+    /// The answer to a command of tollgate that acts under another name than the agent's own.
+    fn acts_as_another(&self, call: &Call, plan: &ToolPlan) -> Result<Option<Value>, CliError> {
+        let own = [self.session.agent(), self.session.claims_as()];
+        let is_named = self.invocation.named_by_environment()?.is_some();
+        let another = plan.acts_as.iter().find(|acts| match &acts.name {
+            Some(name) => own.iter().all(|own| own.as_str() != name),
+            // The shell has the same environment as this hook.
+            None => !is_named,
+        });
+        let words = another.map(|acts| words::hook_other_name(&acts.command, self.session.claims_as()));
+        Ok(words.map(|words| self.host.block(&words, Some(call))))
     }
 
     /// The answer to an unknown tool that names a file which the turn knows and which is stale.
@@ -204,6 +218,21 @@ impl Acting<'_> {
             // The same file may be named in several spellings.
             if self.is_stale(path, turn)? && added.insert(self.gate.workspace().canonical(path)?) {
                 stale.push(ToolChange::part(path.clone()));
+            }
+        }
+        self.refused(call, plan, stale, turn)
+    }
+
+    /// The answer to a command that may change every file that it names, and names one that is stale. It may also only read the
+    /// others, so they are not reserved: what somebody else saves there in the meantime would count as the agent's.
+    fn vague(&self, call: &Call, plan: &ToolPlan, turn: &SharedTurn) -> Result<Option<Value>, CliError> {
+        let Deeds::Shell { commands, .. } = &call.deeds else { return Ok(None) };
+        let mut stale = Vec::new();
+        if plan.gave_up {
+            for path in turn.files_where(|path| self.is_named(commands, path))? {
+                if self.is_stale(path.as_path(), turn)? {
+                    stale.push(ToolChange::part(path.as_path().to_owned()));
+                }
             }
         }
         self.refused(call, plan, stale, turn)
@@ -327,7 +356,6 @@ impl Acting<'_> {
     #[allow(clippy::type_complexity, reason = "two lists that are made in one pass")]
     fn changes(
         &self,
-        call: &Call,
         plan: &ToolPlan,
         turn: &SharedTurn,
     ) -> Result<(Vec<ToolChange>, Vec<(PathBuf, Digest)>), Fault> {
@@ -367,33 +395,13 @@ impl Acting<'_> {
                     }
                 }
             } else {
+                if let Some(file) = hard_links::protected_name(workspace, path.as_path())? {
+                    add(&workspace.canonical(&file)?, &file, None);
+                }
                 add(&path, &planned.path, planned.digest(path.as_path()));
             }
         }
-        if plan.gave_up
-            && let Deeds::Shell { commands, .. } = &call.deeds
-        {
-            for path in turn.files_where(|path| self.is_named(commands, path) == Mention::Yes)? {
-                if added.insert(path.clone()) {
-                    changes.push(ToolChange::part(path.as_path().to_owned()));
-                }
-            }
-        }
         Ok((changes, predicted))
-    }
-
-    /// The files that the call gives to unknown programs, and that are not as the turn last saw them.
-    fn foreign(&self, plan: &ToolPlan, turn: &SharedTurn) -> Result<Vec<PathBuf>, Fault> {
-        let mut foreign = Vec::new();
-        for named in &plan.named {
-            if let Some((path, sighting)) = self.known(named, turn)?
-                && let Some(known) = sighting.baseline(Extent::Whole).digest()
-                && hash_of(path.as_path()).is_ok_and(|found| found != known)
-            {
-                foreign.push(path.as_path().to_owned());
-            }
-        }
-        Ok(foreign)
     }
 
     pub(super) fn after(&self, call: &Call, aftermath: &Aftermath) -> Result<Option<Value>, CliError> {
@@ -425,7 +433,6 @@ impl Acting<'_> {
                 ticket.knows_only(&path, state);
             }
             ticket.judge_reads(|path, planned| {
-                // Reading does not change a file, so a change of it below is somebody else's.
                 read.insert(path.to_owned());
                 shown(&aftermath.shown, path, planned)
             });
@@ -447,20 +454,12 @@ impl Acting<'_> {
                 report.teach(self.gate.workspace(), &turns, output, |path| read.contains(path))?;
             }
         }
-        if let Deeds::Shell { commands, .. } = &call.deeds
-            && reports.is_empty()
-            && !pending.runs_elsewhere
-        {
-            // Nearly all files are unchanged, and for those one look at the ctime is enough.
+        if is_shell && reports.is_empty() && !pending.runs_elsewhere {
+            // Nearly all files are unchanged, and for those one look at the ctime is enough. A change that nobody foresaw is
+            // foreign, even if the command names the file: somebody else may have saved it while the command ran.
             let changed = turn.files_where(|path| since.last_changed(path) != LastChange::Before)?;
-            let mut files: Vec<(FilePath, Mention)> = Vec::new();
-            for path in changed.into_iter().filter(|path| !own.contains(path.as_path())) {
-                let foreign = since.last_changed(path.as_path()) == LastChange::Near
-                    || read.contains(path.as_path())
-                    || pending.foreign.iter().any(|there| there == path.as_path());
-                let named = if foreign { Mention::No } else { self.is_named(commands, path.as_path()) };
-                files.push((path, named));
-            }
+            let unforeseen = changed.into_iter().filter(|path| !own.contains(path.as_path()));
+            let files: Vec<(FilePath, Mention)> = unforeseen.map(|path| (path, Mention::No)).collect();
             self.gate.look_again(&turn, &call.tool, &files)?;
         }
         let Some((path, before, text)) = lost else { return Ok(None) };
@@ -513,7 +512,7 @@ impl Acting<'_> {
     }
 
     /// Whether a command names a file, in whatever language its parts are written.
-    fn is_named(&self, commands: &[String], path: &Path) -> Mention {
+    fn is_named(&self, commands: &[String], path: &Path) -> bool {
         let root = self.gate.workspace().path();
         let spellings =
             [Some(path), path.strip_prefix(root).ok(), path.strip_prefix(&self.heard.folder).ok()];
@@ -521,7 +520,7 @@ impl Acting<'_> {
             spellings.iter().flatten().filter_map(|path| path.to_str()).any(|word| has_word(text, word))
                 || path.file_name().and_then(|name| name.to_str()).is_some_and(|name| has_word(text, name))
         };
-        if commands.iter().any(|text| names(text)) { Mention::Yes } else { Mention::No }
+        commands.iter().any(|text| names(text))
     }
 }
 
@@ -562,8 +561,7 @@ fn with_prologues(host: &dyn Host, call: &Call, prologues: &[Prologue]) -> Optio
     }
     let mut prologues = prologues.iter();
     let mut put = |text: &str| {
-        let command = without_prologue(text);
-        Value::from(prologues.next().map_or_else(|| command.clone(), |prologue| prologue.on(&command)))
+        Value::from(prologues.next().map_or_else(|| text.to_owned(), |prologue| prologue.on(text)))
     };
     host.change_input(with_commands(&call.input, &mut put)?)
 }

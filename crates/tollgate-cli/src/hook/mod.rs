@@ -11,6 +11,7 @@ mod acting;
 mod agent_names;
 pub(crate) mod checkup;
 mod formatter;
+mod hard_links;
 mod last_call;
 mod pending_call;
 mod places;
@@ -55,7 +56,6 @@ pub(crate) fn answer(called: &'static dyn Host, global: &GlobalArgs) -> Option<V
     let understood = catch_unwind(AssertUnwindSafe(|| {
         let bytes = read.map_err(|what| (called, Weight::Writes, what))?;
         let (host, mut heard) = understand(called, &bytes)?;
-        prologue::remove_prologues(&mut heard.event);
         let mut surroundings = Surroundings::look();
         // A relative folder is relative to this process.
         if let Ok(folder) = surroundings.folder {
@@ -63,7 +63,9 @@ pub(crate) fn answer(called: &'static dyn Host, global: &GlobalArgs) -> Option<V
         }
         surroundings.folder = Ok(heard.folder.clone());
         let is_own = host.name() == called.name();
-        let hook = Hook { host, is_own, heard, home: Invocation::new(surroundings, global.clone()) };
+        let home = Invocation::new(surroundings, global.clone());
+        prologue::remove_prologues(&mut heard.event, &home.all_folders_of_turns());
+        let hook = Hook { host, is_own, heard, home };
         let plan = hook.plan();
         Ok((hook, plan))
     }));

@@ -35,8 +35,6 @@ pub(super) struct PendingCall {
     pub(super) ticket: Option<Ticket>,
     /// The hashes that the files will have, where that is known.
     predicted: Vec<(PathBuf, Digest)>,
-    /// Files that the call names and that somebody else has changed: their next change is not the agent's own.
-    pub(super) foreign: Vec<PathBuf>,
     /// The prologues of its commands, if they run through `tollgate run`.
     #[serde(default)]
     pub(super) prologues: Vec<Prologue>,
@@ -52,7 +50,6 @@ pub(super) struct PendingCall {
 pub(super) struct Expectation {
     pub(super) ticket: Option<Ticket>,
     pub(super) predicted: Vec<(PathBuf, Digest)>,
-    pub(super) foreign: Vec<PathBuf>,
     pub(super) prologues: Vec<Prologue>,
     pub(super) runs_elsewhere: bool,
 }
@@ -65,11 +62,10 @@ impl PendingCall {
         turn: &SharedTurn,
         expectation: Expectation,
     ) -> Result<(), Fault> {
-        let Expectation { ticket, predicted, foreign, prologues, runs_elsewhere } = expectation;
+        let Expectation { ticket, predicted, prologues, runs_elsewhere } = expectation;
         let (turn, agent) = (turn.id().clone(), turn.agent().clone());
         let host = Process::of_host();
-        let version = VERSION;
-        let call = Self { version, turn, agent, ticket, predicted, foreign, prologues, runs_elsewhere, host };
+        let call = Self { version: VERSION, turn, agent, ticket, predicted, prologues, runs_elsewhere, host };
         let bytes = serde_json::to_vec(&call).map_err(|error| Fault::Invalid { what: error.to_string() })?;
         replace_file(&path(folder, name), &bytes, FileAccess::Private)
     }
@@ -161,10 +157,7 @@ pub(super) struct Since(i128);
 pub(super) enum LastChange {
     /// Before the call was recorded.
     Before,
-    /// At about the same time, within the precision of the clock. The file must be read again, but this call did not
-    /// change it.
-    Near,
-    /// After the call was recorded, or nobody can tell.
+    /// After the call was recorded, or at about the same time, within the precision of the clock, or nobody can tell.
     Since,
 }
 
@@ -180,12 +173,7 @@ impl Since {
         }
         #[allow(clippy::useless_conversion, reason = "their types depend on the system")]
         let changed = i128::from(found.st_ctime) * 1_000_000_000 + i128::from(found.st_ctime_nsec);
-        match changed - self.0 {
-            // Not the same time: a save just before the call may have the very date of its record.
-            1.. => LastChange::Since,
-            near if near >= -TICKS => LastChange::Near,
-            _ => LastChange::Before,
-        }
+        if changed - self.0 >= -TICKS { LastChange::Since } else { LastChange::Before }
     }
 }
 

@@ -36,13 +36,13 @@ impl Shares {
             reads,
             changes,
             touched,
-            named,
             suspects,
             shell,
             unclear,
             gave_up,
             unreadable,
             people_only,
+            acts_as,
         } = plan;
         let workspaces = |path: &Path| workspaces_of(path, home, invocation);
         for (path, extent) in reads {
@@ -57,9 +57,6 @@ impl Shares {
         for path in suspects {
             shares.watched(&path, &workspaces(&path), home).suspects.push(path);
         }
-        for path in named {
-            shares.nearest(&workspaces(&path), home).named.push(path);
-        }
         if let Some(root) = runs_at {
             shares.own.entry(root.to_owned()).or_default();
         }
@@ -72,6 +69,7 @@ impl Shares {
             (plan.shell, plan.gave_up) = (shell, gave_up);
             (plan.unclear, plan.unreadable) = (unclear && is_home, unreadable && is_home);
             plan.people_only.clone_from(&people_only);
+            plan.acts_as.clone_from(&acts_as);
         }
         shares
     }

@@ -35,17 +35,17 @@ pub(super) struct ToolPlan {
     pub(super) touched: Vec<PathBuf>,
     /// A shell runs it, so it may do more than is listed here.
     pub(super) shell: bool,
-    /// Files that it gives to unknown programs.
-    pub(super) named: Vec<PathBuf>,
     /// It changes files that its input does not name in a way that tollgate can read.
     pub(super) unreadable: bool,
     /// Files that the input of an unknown tool names.
     pub(super) suspects: Vec<PathBuf>,
     /// A command of tollgate that only a person may run.
     pub(super) people_only: Option<String>,
+    /// The commands of tollgate that act in the name of an agent.
+    pub(super) acts_as: Vec<shell::ActsAs>,
     /// The shell command could not be parsed, so it may do anything.
     pub(super) unclear: bool,
-    /// The shell command was not read to its end, so it may change every file that it names.
+    /// The shell command may change every file that it names: see [`shell::Effects::gave_up`].
     pub(super) gave_up: bool,
 }
 
@@ -144,8 +144,8 @@ impl ToolPlan {
     pub(super) fn follow(&mut self, effects: shell::Effects) {
         self.unclear |= effects.unclear;
         self.gave_up |= effects.gave_up;
-        self.named.extend(effects.named);
         self.touched.extend(effects.touched);
+        self.acts_as.extend(effects.acts_as);
         self.people_only = self.people_only.take().or(effects.people_only);
         // A command that cannot be parsed may not run at all, so it does not count as reading.
         if !effects.unclear {

@@ -13,7 +13,7 @@
 //! program may allow it to write only there.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -22,7 +22,7 @@ use tollgate::name::{Agent, TurnId};
 
 use crate::host::event::{Deeds, HookEvent};
 use crate::host::{PREFIXED, ShellPrefix};
-use crate::prefixed::{COMMENT, FOLDER, NOT_GUARDED, is_plain, plain_part};
+use crate::prefixed::{self, COMMENT, FOLDER, NOT_GUARDED, is_plain, plain_part};
 use crate::replace::{FileAccess, replace_file};
 use crate::surroundings::Surroundings;
 use crate::words;
@@ -201,8 +201,14 @@ fn end_of_script(command: &str) -> usize {
 }
 
 /// A command without an earlier prologue: programs report the changed command, and some models repeat it.
-pub(super) fn without_prologue(command: &str) -> String {
-    let is_prologue = |path: &str| Path::new(path).parent().is_some_and(|folder| folder.ends_with(FOLDER));
+///
+/// The shell executes what is removed here, and nobody judges it. So a line is removed only if it is exactly what
+/// [`Prologue::on`] writes: the path needs no quotes, and is in one of these folders, where no agent may write.
+fn without_prologue(command: &str, folders: &[PathBuf]) -> String {
+    let is_prologue = |path: &str| {
+        let is_ours = prefixed::prologue(path, folders).is_some() || is_gone(Path::new(path), folders);
+        path.starts_with('/') && path.chars().all(is_plain) && is_ours
+    };
     let is_line = |line: &str| {
         let sourced = line.strip_prefix(". ").and_then(|line| line.strip_suffix(" || exit 74"));
         sourced.or_else(|| line.strip_prefix(COMMENT)).is_some_and(is_prologue)
@@ -223,17 +229,25 @@ pub(super) fn without_prologue(command: &str) -> String {
     command.to_owned()
 }
 
-/// Removes the prologues that the hook before a tool has given to commands.
-pub(super) fn remove_prologues(event: &mut HookEvent) {
+/// Whether this was a prologue of a session that has ended. Its line runs nothing: the shell does not find the file, and exits.
+fn is_gone(path: &Path, folders: &[PathBuf]) -> bool {
+    let is_below = folders.iter().any(|folder| path.starts_with(folder));
+    let goes_up = path.components().any(|part| part == Component::ParentDir);
+    let is_in = |folder: &Path| folder.ends_with(FOLDER) && folder.symlink_metadata().is_err();
+    is_below && !goes_up && path.parent().is_some_and(is_in)
+}
+
+/// Removes the prologues that the hook before a tool has given to commands. They are in these folders.
+pub(super) fn remove_prologues(event: &mut HookEvent, folders: &[PathBuf]) {
     let (HookEvent::Before(call) | HookEvent::Unknown(call) | HookEvent::After(call, _)) = event else {
         return;
     };
     if let Deeds::Shell { commands, .. } = &mut call.deeds {
         for command in commands {
-            *command = without_prologue(command);
+            *command = without_prologue(command, folders);
         }
         // Where a call has no id, its input is the same before and after the tool.
-        let put = &mut |text: &str| without_prologue(text).into();
+        let put = &mut |text: &str| without_prologue(text, folders).into();
         if let Some(input) = with_commands(&call.input, put) {
             call.input = input;
         }
@@ -375,6 +389,7 @@ mod tests {
     #[test]
     fn only_a_prologue_is_removed_and_the_command_is_as_before() {
         let folder = tempfile::tempdir().unwrap();
+        let folders = [folder.path().to_owned()];
         for form in [PrologueForm::Sourced, PrologueForm::Comment, PrologueForm::LastComment] {
             let prologue = prologue_of(form, folder.path(), "true");
             for command in
@@ -382,7 +397,7 @@ mod tests {
             {
                 let with = prologue.on(command);
                 assert!(with.contains(prologue.file.to_str().unwrap()), "{with}");
-                assert_eq!(without_prologue(&with), command, "{form:?}: {with}");
+                assert_eq!(without_prologue(&with, &folders), command, "{form:?}: {with}");
             }
         }
         let line = prologue(folder.path(), "true").line();
@@ -395,8 +410,37 @@ mod tests {
             "grep '# tollgate: /x' f",
             "ls # tollgate: /etc/passwd",
         ] {
-            assert_eq!(without_prologue(text), text);
+            assert_eq!(without_prologue(text, &folders), text);
         }
+    }
+
+    /// What is removed is executed without being judged.
+    #[test]
+    fn nothing_else_is_removed_with_a_line_that_looks_like_a_prologue() {
+        let folder = tempfile::tempdir().unwrap();
+        let elsewhere = tempfile::tempdir().unwrap();
+        for folder in [&folder, &elsewhere] {
+            fs::create_dir(folder.path().join(FOLDER)).unwrap();
+        }
+        let ours = folder.path().join(FOLDER).join("call-0");
+        let theirs = elsewhere.path().join(FOLDER).join("call-0");
+        let (ours, theirs) = (ours.display(), theirs.display());
+        let up = elsewhere.path().file_name().unwrap().to_str().unwrap();
+        for text in [
+            format!(". /dev/null; rm a.txt; : {ours} || exit 74\ntrue"),
+            format!(". {ours} || rm a.txt || exit 74\ntrue"),
+            format!(". $(rm a.txt){ours} || exit 74\ntrue"),
+            format!(". {theirs} || exit 74\ntrue"),
+            format!(". {}/../{up}/{FOLDER}/call-0 || exit 74\ntrue", folder.path().display()),
+            format!(". {FOLDER}/call-0 || exit 74\ntrue"),
+            format!(". {}/gone/../{FOLDER}/call-0 || exit 74\ntrue", folder.path().display()),
+            format!("true {COMMENT}{theirs}"),
+        ] {
+            assert_eq!(without_prologue(&text, &[folder.path().to_owned()]), text);
+        }
+        // A model may repeat the line of a session that has ended.
+        let old = format!(". {}/gone/{FOLDER}/call-0 || exit 74\ntrue", folder.path().display());
+        assert_eq!(without_prologue(&old, &[folder.path().to_owned()]), "true");
     }
 
     #[test]

@@ -119,6 +119,17 @@ pub(crate) fn hook_people_only(command: &str) -> String {
     )
 }
 
+/// A command of tollgate under another name than the agent's own.
+pub(crate) fn hook_other_name(command: &str, own: &Agent) -> String {
+    let message = format!("you are `{own}`, and `{command}` would act under another name");
+    let hint = format!("run it with `--agent {own}`");
+    format!(
+        "{}\nYou are `{own}`, and this command would act under another name, so it was blocked. Nothing was changed. Run \
+         `{command}` with `--agent {own}`.",
+        json_line(&json!({"error": "OTHER_NAME", "message": message, "hint": hint})),
+    )
+}
+
 /// A shell in which a command cannot be run through `tollgate run`.
 pub(crate) fn unknown_shell() -> &'static str {
     "tollgate: this command did not run, because this shell does not tell tollgate what it executes; use bash -c, zsh -c or \

@@ -45,7 +45,9 @@ pub(crate) use git::{
     slept_for_a_lease, synced, together, view_notice, view_round,
 };
 pub(crate) use greeting::hook_greeting;
-pub(crate) use hook::{hook_fault, hook_lost, hook_people_only, hook_refused, unknown_shell};
+pub(crate) use hook::{
+    hook_fault, hook_lost, hook_other_name, hook_people_only, hook_refused, unknown_shell,
+};
 pub(crate) use init::{
     created_state, home_is_not_set_up, hooked, init, man_pages, next_steps, nothing_changed,
     password_unencrypted, programs_found, registered, store_chosen, vault_kept, vault_made,

@@ -184,6 +184,40 @@ fn a_hooked_shell_cannot_run_what_only_people_run() {
             "tollgate task $SOMETHING rent",
             "if true; then (tollgate task approve rent); fi | cat",
             "tollgate task approve rent; ((",
+            "tollgate init --store etcd://127.0.0.1:1/x",
+            "tollgate init --vault other",
+            "tollgate init --vault=other",
+            "x=--remove; tollgate init $x",
+            "tollgate init $SOMETHING",
+            "script -q --command 'tollgate task approve rent' /dev/null",
+            "script -qe -c'tollgate task approve rent' /dev/null",
+            "script -q /dev/null -- tollgate task approve rent",
+            "script -qec \"env -S 'tollgate task approve rent'\" /dev/null",
+            "script -qec 'exec -a t tollgate task approve rent' /dev/null",
+            "script -qec 'timeout --signal KILL 9 tollgate task approve rent' /dev/null",
+            "script -qec '$(command -v tollgate) --json task approve rent' /dev/null",
+            "(echo yes; sleep 1) | exec -a x env -u CLAUDECODE script -qec 'tollgate task approve rent' /dev/null",
+            "ln -s $(command -v tollgate) tg; ./tg --json task approve rent",
+            "ln -s $(command -v tollgate) tg; ./tg token add blue",
+            "./tg -C . --agent x task approve rent",
+            "x=$(command -v tollgate); $x token add blue",
+            "cat <<E\n$(tollgate task approve rent)\nE",
+            "cat <<E\n`tollgate task approve rent`\nE",
+            "x=$(env -u CLAUDECODE tollgate token add foo); echo $x",
+            "[[ -n $(tollgate task approve rent) ]]",
+            "for x in $(tollgate task approve rent); do :; done",
+            "echo 'tollgate task approve rent' | bash",
+            "f() { tollgate \"$@\"; }; f task approve rent",
+            "eval \"tollgate task approve rent $SOMETHING\"",
+            "trap 'tollgate task approve rent' EXIT",
+            "tmux new-session -d 'tollgate task approve rent'",
+            "python3 -c 'import os; os.system(\"tollgate task approve rent\")'",
+            "python3 - <<'E'\nimport subprocess\nsubprocess.run([\"tollgate\", \"task\", \"approve\", \"rent\"])\nE",
+            "nsenter -t 1 tollgate task approve rent",
+            "some-new-program --option tollgate task approve rent",
+            "some-new-program tollgate x tollgate task approve rent",
+            "tollgate run -- tollgate task approve rent",
+            "tollgate run -- bash -c 'tollgate task approve rent'",
         ] {
             let reason = agent.runs(command).blocked();
             let first: serde_json::Value = serde_json::from_str(reason.lines().next().unwrap()).unwrap();
@@ -202,11 +236,74 @@ fn a_hooked_shell_cannot_run_what_only_people_run() {
             "git commit -m 'tollgate task approve'",
             "ls trust serve token",
             "ls vault && tollgate task list",
+            "tollgate init",
+            "tollgate run -- cat a.txt",
+            "tollgate task add 'tollgate task approve: docs'",
+            "gh pr create --title 'tollgate vault: copy'",
+            "cat <<'E'\n$(tollgate task approve rent)\nE",
+            "cd tollgate && mkdocs serve",
+            "python3 -c 'print(\"the tollgate\")'",
         ] {
             assert_eq!(agent.asks(&agent.before(&crate::hook::Tool::Shell(command), "c")), None, "{command}");
         }
     }
     assert!(is_in(&world, "Pending_Approval"));
+}
+
+/// Another name may have other rights.
+#[test]
+fn a_hooked_shell_acts_under_its_own_name() {
+    let world = pending("pay 900");
+    for host in HOSTS {
+        let agent = Program::new(&world, host, "s");
+        let own = format!("{host}-1");
+        for command in [
+            "tollgate task claim rent --agent boss",
+            "tollgate --agent=boss task claim rent",
+            "tollgate task claim rent",
+            "tollgate task claim --next",
+            "TOLLGATE_AGENT=boss tollgate task claim rent",
+            "export TOLLGATE_AGENT=boss; tollgate task claim rent",
+            "TOLLGATE_AGENT=$(cat name) tollgate task release rent --claim-id x",
+            "env TOLLGATE_AGENT=boss tollgate task claim rent",
+            "bash -c 'tollgate task claim rent --agent boss'",
+            "TOLLGATE_AGENT=boss bash -c 'tollgate task claim rent'",
+            "echo x | tollgate write a.txt --agent boss",
+            "tollgate mcp --agent boss",
+            "x=$(tollgate turn begin --agent boss)",
+            "tollgate task claim rent --agent \"$SOMETHING\"",
+        ] {
+            let reason = agent.runs(command).blocked();
+            let first: serde_json::Value = serde_json::from_str(reason.lines().next().unwrap()).unwrap();
+            assert_eq!(first["error"], "OTHER_NAME", "{host}: {command}: {reason}");
+            assert!(reason.contains(&format!("`--agent {own}`")), "{reason}");
+        }
+        for command in [
+            format!("tollgate task claim rent --agent {own}"),
+            format!("TOLLGATE_AGENT={own} tollgate task claim rent"),
+            "tollgate task why rent --agent boss".into(),
+            "tollgate ledger tail --agent boss".into(),
+            "tollgate task claim --help".into(),
+            "tollgate task release rent --claim-id x".into(),
+            "grep -- '--agent boss' tollgate".into(),
+        ] {
+            assert_eq!(
+                agent.asks(&agent.before(&crate::hook::Tool::Shell(&command), "c")),
+                None,
+                "{command}"
+            );
+        }
+        // The shell inherits this name.
+        let named = Program::new(&world, host, "t").started_with(vec![("TOLLGATE_AGENT", "blue".into())]);
+        let asks = |command: &str| named.asks(&named.before(&crate::hook::Tool::Shell(command), "c"));
+        assert_eq!(asks("tollgate task claim rent"), None);
+        for command in [
+            "env -u TOLLGATE_AGENT tollgate task claim rent",
+            "unset TOLLGATE_AGENT; tollgate task claim rent",
+        ] {
+            assert!(asks(command).is_some_and(|reason| reason.contains("OTHER_NAME")), "{command}");
+        }
+    }
 }
 
 #[test]

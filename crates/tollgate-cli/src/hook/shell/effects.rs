@@ -13,14 +13,23 @@ pub(crate) struct Effects {
     pub(crate) changes: Vec<ShellChange>,
     /// Paths that the command creates or changes without changing the content of a file.
     pub(crate) touched: Vec<PathBuf>,
-    /// Files that the command gives to unknown programs.
-    pub(crate) named: Vec<PathBuf>,
     /// A command of tollgate in it that only a person may run.
     pub(crate) people_only: Option<String>,
+    /// The commands of tollgate in it that act in the name of an agent.
+    pub(crate) acts_as: Vec<ActsAs>,
     /// Some of the command could not be parsed.
     pub(crate) unclear: bool,
-    /// The command was too long or too deeply nested to be read to its end.
+    /// It may change every file that it names: it was too long or too deeply nested to be read to its end, or it changes a file
+    /// whose name is not in its text.
     pub(crate) gave_up: bool,
+}
+
+/// A command of tollgate that acts in the name of an agent.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ActsAs {
+    pub(crate) command: String,
+    /// The name that it gives; empty if that is not known. `None`: the name that the shell has.
+    pub(crate) name: Option<String>,
 }
 
 /// A file that a command changes.

@@ -1,18 +1,25 @@
 //! The effects of a shell command on files, as far as its text tells.
 //!
 //! The text is parsed with the grammar of Bash. Nothing is run and nothing is guessed: a word whose value is not in the text
-//! (an environment variable, the output of another command) names no file. Changes that are missed here are found
-//! afterwards, because after each command the hook looks at the turn's files again.
+//! (an environment variable, the output of another command) names no file. A command that changes a file of such a name may
+//! change every file that its text names; see [`Effects::gave_up`]. Changes that are missed here are found afterwards, because
+//! after each command the hook looks at the turn's files again.
+//!
+//! Every command and process substitution that a shell would run is followed, wherever it is in the text.
 //!
 //! Both lists err on the safe side. A write that may happen (in a branch, in a loop) is listed. A listed read counts only as
 //! far as the output shows the file; see [`shown_in`].
 
+mod after_program;
+mod arguments;
 mod effects;
 mod glob;
+mod launch;
 mod people;
 mod programs;
 mod reader;
 mod redirect;
+mod scripts;
 mod shown;
 mod state;
 #[cfg(test)]
@@ -20,6 +27,6 @@ mod tests;
 mod tree;
 mod word;
 
-pub(crate) use effects::Effects;
+pub(crate) use effects::{ActsAs, Effects};
 pub(crate) use reader::effects;
 pub(crate) use shown::shown_in;

@@ -4,8 +4,12 @@ use std::path::PathBuf;
 
 use tollgate::turn::Extent;
 
-use super::people::people_only;
+use super::after_program::AfterProgram;
+use super::arguments::{NONE, ProgramArgs, Valued};
+use super::launch::launched;
+use super::people::{acts_as, people_only};
 use super::redirect::{OutputTarget, Redirects};
+use super::scripts;
 use super::state::Shell;
 use super::word::Word;
 use crate::host::event::Deed;
@@ -16,26 +20,23 @@ const SHOW_ALL: [&str; 8] = ["cat", "nl", "tac", "bat", "batcat", "less", "more"
 
 /// Programs that print some of their files, and the letters of their options that take a value.
 const SHOW_SOME: [(&str, &str); 16] = [
-    ("head", "nc"),
-    ("tail", "nc"),
-    ("cut", "dfcb"),
-    ("sort", "kto"),
-    ("uniq", "fsw"),
+    ("head", "n:c:"),
+    ("tail", "n:c:"),
+    ("cut", "d:f:c:b:"),
+    ("sort", "k:t:o:"),
+    ("uniq", "f:s:w:"),
     ("jq", ""),
     ("yq", ""),
-    ("xxd", "lsc"),
-    ("od", "AtjN"),
-    ("hexdump", "nse"),
-    ("strings", "n"),
-    ("fold", "w"),
-    ("column", "stco"),
+    ("xxd", "l:s:c:"),
+    ("od", "A:t:j:N:"),
+    ("hexdump", "n:s:e:"),
+    ("strings", "n:"),
+    ("fold", "w:"),
+    ("column", "s:t:c:o:"),
     ("rev", ""),
-    ("diff", "U"),
-    ("expand", "t"),
+    ("diff", "U:"),
+    ("expand", "t:"),
 ];
-
-/// The largest number of files of unknown programs that are listed.
-const NAMED: usize = 100;
 
 /// The largest number of paths of one command that are only touched.
 const TOUCHED: usize = 1_000;
@@ -46,24 +47,6 @@ pub(super) fn lets_through(name: &str) -> bool {
     SHOW_ALL.contains(&name) || filters.contains(&name) || SHOW_SOME.iter().any(|(some, _)| *some == name)
 }
 
-/// What the shell does after a program.
-pub(super) enum AfterProgram {
-    /// The program prints exactly this.
-    Prints(String),
-    /// Nothing else is certain.
-    Quiet,
-    /// The shell runs this text itself.
-    Eval(String),
-    /// Another shell runs this text.
-    Script(String),
-}
-
-impl AfterProgram {
-    fn prints(text: Option<String>) -> Self {
-        text.map_or(Self::Quiet, Self::Prints)
-    }
-}
-
 /// Adds the effects of one command.
 pub(super) fn run(
     shell: &mut Shell,
@@ -71,206 +54,153 @@ pub(super) fn run(
     output: OutputTarget,
     redirects: &Redirects,
 ) -> AfterProgram {
-    let Some((name, arguments)) = without_prefix(words).split_first() else { return AfterProgram::Quiet };
-    let name = name.as_text().and_then(|name| name.rsplit('/').next());
+    let Some((program, arguments)) = words.split_first() else { return AfterProgram::Quiet };
     if shell.effects.people_only.is_none() {
-        shell.effects.people_only = people_only(name, arguments);
+        shell.effects.people_only = people_only(shell, program.as_text(), arguments, redirects);
     }
-    let Some(name) = name else { return AfterProgram::Quiet };
-    let given = ProgramArgs { words: arguments };
+    let acts_as = acts_as(shell, program.as_text(), arguments);
+    shell.effects.acts_as.extend(acts_as);
+    let Some(name) = program.as_text().and_then(|name| name.rsplit('/').next()) else {
+        return AfterProgram::Quiet;
+    };
+    if let Some(launch) = launched(shell, name, arguments) {
+        return AfterProgram::Launched(launch);
+    }
+    let given = |letters, names| ProgramArgs::of(arguments, Valued { letters, names });
     let shown = output == OutputTarget::Shown;
     match name {
-        "cd" | "pushd" => shell.env.folder = change_folder(shell, &given),
-        "popd" => shell.env.folder = None,
+        "cd" | "pushd" => {
+            let folder = change_folder(shell, arguments);
+            shell.env.last_folder = std::mem::replace(&mut shell.env.folder, folder);
+        }
+        "popd" => (shell.env.folder, shell.env.last_folder) = (None, None),
+        "set" => {
+            let given = ProgramArgs::of(arguments, Valued { letters: "o:", names: &[] });
+            let ends = arguments.iter().any(|word| matches!(word.as_text(), Some("--" | "-")));
+            if ends || !given.operands.is_empty() {
+                shell.env.positional = Some(given.operands);
+            }
+        }
+        "shift" => {
+            let by = arguments.first().map_or(Some(1), |word| word.as_text()?.parse::<usize>().ok());
+            let positional = shell.env.positional.take().zip(by);
+            shell.env.positional = positional.map(|(words, by)| words.into_iter().skip(by).collect());
+        }
+        // Their values are not in the text.
+        "read" | "mapfile" | "readarray" | "unset" | "getopts" | "let" => {
+            arguments.iter().filter_map(Word::as_text).for_each(|name| {
+                shell.env.set(name.split(['=', '+', '-', '[']).next().unwrap_or(name), Word::Unknown);
+            });
+        }
         "cat" if arguments.is_empty() && redirects.inputs.is_empty() => {
             return AfterProgram::prints(redirects.text.clone());
         }
         "echo" => return AfterProgram::prints(echoed(arguments)),
-        "printf" => return AfterProgram::prints(printed(arguments)),
+        "printf" => {
+            if let [option, name, ..] = arguments
+                && option.as_text() == Some("-v")
+            {
+                shell.env.variables.remove(name.as_text().unwrap_or_default());
+            }
+            return AfterProgram::prints(printed(arguments));
+        }
         name if SHOW_ALL.contains(&name) => {
             if shown {
                 let valued = match name {
-                    "nl" => "bdfhilnsvw",
-                    "bat" | "batcat" => "lrHm",
+                    "nl" => "b:d:f:h:i:l:n:s:v:w:",
+                    "bat" | "batcat" => "l:r:H:m:",
                     _ => "",
                 };
-                show(shell, given.operands(valued).0, Extent::Whole, redirects);
+                show(shell, given(valued, &[]).operands, Extent::Whole, redirects);
             }
         }
-        "sed" => sed(shell, &given, shown, redirects),
+        "sed" => sed(shell, &given("e:f:l:i::", &["expression", "file", "line-length"]), shown, redirects),
         "awk" | "gawk" | "mawk" => {
-            let (operands, options) = given.operands("Fvf");
-            let program = usize::from(!options.iter().any(|option| option == "-f"));
-            if shown {
-                show(shell, operands.into_iter().skip(program).collect(), Extent::Part, redirects);
+            let given = given("F:v:f:i:e:E:l:", &["field-separator", "assign", "file", "include", "source"]);
+            let program = usize::from(!given.has(&["f", "file", "e", "source", "E"]));
+            let files = given.operands.iter().skip(program).cloned().collect();
+            if given.value(&["i", "include"]).is_some_and(|file| file.as_text() == Some("inplace")) {
+                change(shell, files, Extent::Part, None);
+            } else if shown {
+                show(shell, files, Extent::Part, redirects);
             }
         }
         "grep" | "egrep" | "fgrep" | "rg" => {
-            let (operands, options) = given.operands("efABCmgtTdD");
-            let pattern =
-                usize::from(!options.iter().any(|option| option.starts_with("-e") || option == "--files"));
-            let silent = ["-l", "-L", "-c", "-q", "--files-with-matches", "--count", "--quiet", "--files"];
-            if shown && !options.iter().any(|option| silent.contains(&option.as_str())) {
-                show(shell, operands.into_iter().skip(pattern).collect(), Extent::Part, redirects);
+            let given = given("e:f:A:B:C:m:g:t:T:d:D:", &["regexp", "file", "context", "glob", "type"]);
+            let pattern = usize::from(!given.has(&["e", "regexp", "f", "file", "files"]));
+            let silent = ["l", "L", "c", "q", "files-with-matches", "count", "quiet", "files"];
+            if shown && !given.has(&silent) {
+                show(shell, given.operands.into_iter().skip(pattern).collect(), Extent::Part, redirects);
             }
         }
         "tee" => {
-            let (operands, options) = given.operands("");
-            let appends = options.iter().any(|option| option == "-a" || option == "--append");
+            let given = given("", &[]);
+            let appends = given.has(&["a", "append"]);
             let extent = if appends { Extent::Part } else { Extent::Whole };
-            let only = operands.len() == 1 && !appends;
-            change(shell, operands, extent, redirects.text.clone().filter(|_| only));
+            let only = given.operands.len() == 1 && !appends;
+            change(shell, given.operands, extent, redirects.text.clone().filter(|_| only));
         }
         "perl" | "ruby" => {
-            let (operands, options) = given.operands("eEIMm");
-            // `-i`, `-pi`, `-i.bak`.
-            let in_place = options.iter().any(|option| {
-                option.strip_prefix('-').is_some_and(|letters| {
-                    letters.chars().take_while(char::is_ascii_alphabetic).any(|letter| letter == 'i')
-                })
-            });
-            let script = usize::from(!options.iter().any(|option| option.ends_with(['e', 'E'])));
-            if in_place {
-                change(shell, operands.into_iter().skip(script).collect(), Extent::Part, None);
+            let given = match name {
+                "perl" => given("e:E:I:M:m:C::D::F::V::x::i::0#l#", &[]),
+                _ => given("e:I:r:C:E:F::K::T::W::x::i::0#", &[]),
+            };
+            let script = usize::from(!given.has(&["e", "E"]));
+            if given.has(&["i"]) {
+                change(shell, given.operands.into_iter().skip(script).collect(), Extent::Part, None);
             }
         }
-        "mv" | "cp" | "install" | "ln" => transfer(shell, name, &given),
-        "rm" | "unlink" | "shred" => change(shell, given.operands("nsz").0, Extent::Whole, None),
+        "mv" | "cp" | "install" | "ln" => transfer(shell, name, arguments),
+        "rm" | "unlink" | "shred" => {
+            let given = given("n:s:", &["iterations", "size", "random-source"]);
+            change(shell, given.operands, Extent::Whole, None);
+        }
         "mkdir" | "rmdir" | "touch" | "mkfifo" => {
-            let paths = given.operands("mdrt").0.into_iter().flat_map(|word| shell.env.paths(word));
-            let paths: Vec<PathBuf> = paths.take(TOUCHED).collect();
-            shell.effects.touched.extend(paths);
+            touch(shell, given("m:d:r:t:", &["mode", "date", "reference", "time"]).operands);
         }
-        "chmod" | "chown" | "chgrp" => {
-            let paths = given.operands("").0.into_iter().skip(1).flat_map(|word| shell.env.paths(word));
-            let paths: Vec<PathBuf> = paths.take(TOUCHED).collect();
-            shell.effects.touched.extend(paths);
+        "chmod" | "chown" | "chgrp" => touch(shell, given("", &[]).operands.into_iter().skip(1).collect()),
+        "truncate" => {
+            let given = given("s:r:", &["size", "reference"]);
+            change(shell, given.operands, Extent::Whole, None);
         }
-        "truncate" => change(shell, given.operands("sr").0, Extent::Whole, None),
         "patch" => {
-            change(shell, given.operands("piodrBD").0.into_iter().take(1).collect(), Extent::Part, None);
+            let given = given("p:i:o:d:r:B:D:F:V:Y:z:g:", &["strip", "input", "output", "directory"]);
+            change(shell, given.operands.into_iter().take(1).collect(), Extent::Part, None);
         }
         "dd" => {
-            let target = |word: &Word| word.as_text()?.strip_prefix("of=").map(Word::text);
+            let target = |word: &Word| match word.as_text() {
+                Some(text) => text.strip_prefix("of=").map(Word::text),
+                None => Some(Word::Unknown),
+            };
             change(shell, arguments.iter().filter_map(target).collect(), Extent::Whole, None);
         }
-        "git" => git(shell, &given),
+        "git" => git(shell, arguments),
         "apply_patch" | "applypatch" => {
             let text = arguments.first().and_then(Word::as_text).map(str::to_owned);
             patched(shell, &text.or_else(|| redirects.text.clone()).unwrap_or_default());
         }
-        "watch" => {
-            let script = given.operands("n").0.into_iter().map(Word::into_text).collect::<Option<Vec<_>>>();
-            return script.map_or(AfterProgram::Quiet, |script| AfterProgram::Script(script.join(" ")));
-        }
-        // `script` runs its command in another shell, and so do the programs that change the user.
-        "bash" | "sh" | "zsh" | "dash" | "ksh" | "fish" | "script" | "su" | "runuser" => {
-            let flag = arguments.iter().position(|word| {
-                word.as_text().is_some_and(|word| {
-                    word.starts_with('-') && !word.starts_with("--") && word.ends_with('c')
-                })
-            });
-            let long = |word: &Word| word.as_text()?.strip_prefix("--command=").map(str::to_owned);
-            if let Some(script) = flag.and_then(|flag| arguments.get(flag + 1)?.as_text()) {
-                return AfterProgram::Script(script.to_owned());
-            } else if let Some(script) = arguments.iter().find_map(long) {
-                return AfterProgram::Script(script);
-            } else if arguments.is_empty()
-                && let Some(script) = &redirects.text
-            {
-                return AfterProgram::Script(script.to_owned());
-            }
-        }
-        "eval" => {
-            let script: Option<Vec<&str>> = arguments.iter().map(Word::as_text).collect();
-            if let Some(script) = script {
-                return AfterProgram::Eval(script.join(" "));
-            }
+        "eval" => return scripts::eval(shell, arguments),
+        "trap" => return scripts::trap(shell, arguments),
+        "watch" => return scripts::watch(shell, arguments),
+        "script" | "su" | "runuser" => return scripts::of_option(shell, name, arguments),
+        "bash" | "sh" | "zsh" | "dash" | "ksh" | "fish" => {
+            return scripts::of_shell(shell, arguments, redirects);
         }
         name => {
             if let Some((_, valued)) = SHOW_SOME.iter().find(|(some, _)| *some == name)
                 && shown
             {
-                let files = given.operands(valued).0;
+                let files = given(valued, &[]).operands;
                 // Some operands are not files but, for example, a filter. Only existing files count.
                 let files = files
                     .into_iter()
                     .filter(|word| shell.env.paths(word.clone()).iter().any(|path| path.is_file()));
                 let files = files.collect();
                 show(shell, files, Extent::Part, redirects);
-            } else if shell.effects.named.len() < NAMED {
-                let named = arguments.iter().flat_map(|word| shell.env.paths(word.clone()));
-                let named: Vec<PathBuf> = named.filter(|path| path.is_file()).take(NAMED).collect();
-                shell.effects.named.extend(named);
             }
         }
     }
     AfterProgram::Quiet
-}
-
-/// The command without words that only run it, such as `sudo`.
-fn without_prefix(mut words: &[Word]) -> &[Word] {
-    loop {
-        let Some(name) = words.first().and_then(Word::as_text) else { return words };
-        let takes_value = match name.rsplit('/').next().unwrap_or(name) {
-            "sudo" | "doas" => "ugC",
-            "command" | "builtin" | "exec" | "nohup" | "setsid" | "unbuffer" | "time" | "then" | "do"
-            | "else" => "",
-            "env" => "uC",
-            "timeout" => "sk",
-            "nice" | "ionice" => "ncp",
-            "stdbuf" => "ioe",
-            _ => return words,
-        };
-        let timed = name.ends_with("timeout");
-        let mut rest = &words[1..];
-        while let Some(word) = rest.first().and_then(Word::as_text) {
-            if let Some(letters) = word.strip_prefix('-') {
-                let skip = letters.len() == 1 && takes_value.contains(letters);
-                rest = rest.get(1 + usize::from(skip)..).unwrap_or_default();
-            } else if name.ends_with("env") && word.contains('=') {
-                rest = &rest[1..];
-            } else {
-                break;
-            }
-        }
-        if timed {
-            rest = rest.get(1..).unwrap_or_default();
-        }
-        words = rest;
-    }
-}
-
-/// The arguments of a command.
-struct ProgramArgs<'w> {
-    words: &'w [Word],
-}
-
-impl ProgramArgs<'_> {
-    /// The operands and the options. The options with these letters take a value, in the same word or in the next.
-    fn operands(&self, valued: &str) -> (Vec<Word>, Vec<String>) {
-        let (mut operands, mut options) = (Vec::new(), Vec::new());
-        let mut words = self.words.iter();
-        while let Some(word) = words.next() {
-            match word.as_text() {
-                Some("--") => {
-                    operands.extend(words.by_ref().cloned());
-                }
-                Some(option) if option.len() > 1 && option.starts_with('-') => {
-                    options.push(option.to_owned());
-                    if !option.starts_with("--")
-                        && option.len() >= 2
-                        && option.chars().last().is_some_and(|letter| valued.contains(letter))
-                        && option.chars().skip(1).all(|letter| letter.is_ascii_alphabetic())
-                    {
-                        words.next();
-                    }
-                }
-                _ => operands.push(word.clone()),
-            }
-        }
-        (operands, options)
-    }
 }
 
 fn show(shell: &mut Shell, files: Vec<Word>, extent: Extent, redirects: &Redirects) {
@@ -286,64 +216,92 @@ fn show(shell: &mut Shell, files: Vec<Word>, extent: Extent, redirects: &Redirec
 
 fn change(shell: &mut Shell, files: Vec<Word>, extent: Extent, text: Option<String>) {
     for word in files {
-        for path in shell.env.paths(word) {
+        for path in shell.targets(word) {
             shell.change(path, extent, text.clone());
         }
     }
 }
 
-fn change_folder(shell: &Shell, given: &ProgramArgs<'_>) -> Option<PathBuf> {
-    match given.operands("").0.first() {
+fn touch(shell: &mut Shell, files: Vec<Word>) {
+    let paths: Vec<PathBuf> =
+        files.into_iter().flat_map(|word| shell.env.paths(word)).take(TOUCHED).collect();
+    shell.effects.touched.extend(paths);
+}
+
+fn change_folder(shell: &Shell, arguments: &[Word]) -> Option<PathBuf> {
+    let given = ProgramArgs::of(arguments, NONE);
+    match given.operands.first().map(Word::as_text) {
         None => shell.env.home.clone(),
-        Some(word) => shell.env.path(word.as_text().filter(|word| *word != "-")?),
+        Some(Some("-")) => shell.env.last_folder.clone(),
+        Some(folder) => shell.env.path(folder?),
     }
 }
 
-fn sed(shell: &mut Shell, given: &ProgramArgs<'_>, shown: bool, redirects: &Redirects) {
-    let (operands, options) = given.operands("ef");
-    let has_script =
-        |option: &String| option.starts_with("-e") || option.starts_with("-f") || option.ends_with('e');
-    let has_script = options.iter().any(|option| has_script(option) || option.starts_with("--expression"));
-    let files: Vec<Word> = operands.into_iter().skip(usize::from(!has_script)).collect();
-    let in_place = options.iter().any(|option| {
-        option.starts_with("--in-place")
-            || !option.starts_with("--")
-                && option.trim_start_matches(['-', 'n', 'E', 'r', 's', 'z', 'u']).starts_with('i')
-    });
-    if in_place {
+fn sed(shell: &mut Shell, given: &ProgramArgs, shown: bool, redirects: &Redirects) {
+    let has_script = given.has(&["e", "expression", "f", "file"]);
+    let files: Vec<Word> = given.operands.iter().skip(usize::from(!has_script)).cloned().collect();
+    if given.has(&["i", "in-place"]) {
         change(shell, files, Extent::Part, None);
     } else if shown {
         show(shell, files, Extent::Part, redirects);
     }
 }
 
-/// Moves and copies. The last word is the target, unless `-t` gives it.
-fn transfer(shell: &mut Shell, name: &str, given: &ProgramArgs<'_>) {
-    let (mut operands, _) = given.operands("tSmgo");
-    let into = given.words.iter().position(|word| word.as_text() == Some("-t"));
-    let long = |word: &Word| word.as_text()?.strip_prefix("--target-directory=").map(Word::text);
-    let target = match into.and_then(|at| given.words.get(at + 1)) {
-        Some(folder) => Some(folder.clone()),
-        None => given.words.iter().find_map(long).or_else(|| operands.pop()),
+/// Moves, copies and links. The last word is the target, unless `-t` gives it.
+fn transfer(shell: &mut Shell, name: &str, arguments: &[Word]) {
+    let names = &["target-directory", "suffix", "mode", "group", "owner"];
+    let mut given = ProgramArgs::of(arguments, Valued { letters: "t:S:m:g:o:", names });
+    let folder = given.value(&["t", "target-directory"]).cloned();
+    let symbolic = given.has(&["s", "symbolic", "symbolic-link"]);
+    let hard = !symbolic && (name == "ln" || name == "cp" && given.has(&["l", "link"]));
+    let target = match (&folder, given.operands.len()) {
+        (Some(folder), _) => folder.clone(),
+        // `ln file`: a link of the same name in the current folder.
+        (None, 1) if name == "ln" => Word::text("."),
+        (None, 0) => return,
+        (None, _) => given.operands.pop().unwrap_or(Word::Unknown),
     };
-    let Some(target) = target.and_then(Word::into_text).and_then(|text| shell.env.path(&text)) else {
-        if name == "mv" {
-            change(shell, operands, Extent::Whole, None);
-        }
-        return;
-    };
-    let is_folder = target.is_dir();
-    for word in operands {
-        for source in shell.env.paths(word) {
-            let to = match (is_folder, source.file_name()) {
-                (true, Some(name)) => target.join(name),
-                _ => target.clone(),
-            };
-            // A link may lead to a folder that is made later.
-            let brings_files = name == "ln" || source.is_dir();
-            shell.change(to.clone(), Extent::Whole, None);
-            let made = shell.effects.changes.iter_mut().filter(|change| change.path == to);
-            made.for_each(|change| change.brings_files |= brings_files);
+    let target = shell.targets(target).pop();
+    let is_folder = !given.has(&["T", "no-target-directory"])
+        && target.as_ref().is_some_and(|target| folder.is_some() || target.is_dir());
+    for word in given.operands {
+        let text = word.as_text().map(str::to_owned);
+        let Some(text) = text else {
+            // In a folder its name decides, and a move deletes it.
+            shell.effects.gave_up |= is_folder || name == "mv";
+            target.iter().filter(|_| !is_folder).for_each(|target| bring(shell, target.clone(), true));
+            continue;
+        };
+        for source in shell.targets(word) {
+            if hard {
+                // Whoever writes to the one file also writes to the other.
+                let below: Vec<PathBuf> =
+                    shell.names_in(&source).iter().map(|name| source.join(name)).collect();
+                shell.effects.touched.extend(below.into_iter().take(TOUCHED).chain([source.clone()]));
+            }
+            match &target {
+                // It copies what is in the folder.
+                Some(target) if name == "cp" && (text == "." || text.ends_with("/.")) => {
+                    for name in shell.names_in(&source) {
+                        bring(shell, target.join(&name), source.join(&name).is_dir());
+                    }
+                }
+                Some(target) => {
+                    let to = match (is_folder, source.file_name()) {
+                        (true, Some(name)) => target.join(name),
+                        _ => target.clone(),
+                    };
+                    // A link may lead to a folder that is made later.
+                    bring(shell, to.clone(), name == "ln" || symbolic || source.is_dir());
+                    match to.parent() {
+                        // Where a symbolic link leads is relative to its own folder.
+                        Some(folder) if symbolic => shell.link(&to, folder.join(&text)),
+                        _ if hard => shell.link(&to, source.clone()),
+                        _ => {}
+                    }
+                }
+                None => {}
+            }
             if name == "mv" {
                 shell.change(source, Extent::Whole, None);
             }
@@ -351,25 +309,30 @@ fn transfer(shell: &mut Shell, name: &str, given: &ProgramArgs<'_>) {
     }
 }
 
+/// A file or a folder comes to this path.
+fn bring(shell: &mut Shell, to: PathBuf, brings_files: bool) {
+    shell.change(to.clone(), Extent::Whole, None);
+    let made = shell.effects.changes.iter_mut().filter(|change| change.path == to);
+    made.for_each(|change| change.brings_files |= brings_files);
+}
+
 /// The git commands that change files given by name.
-fn git(shell: &mut Shell, given: &ProgramArgs<'_>) {
-    let mut words = given.words;
-    let mut folder = shell.env.folder.clone();
-    while let [option, value, rest @ ..] = words {
-        match option.as_text() {
-            Some("-C") => folder = value.as_text().and_then(|text| shell.env.path(text)),
-            Some("-c") => {}
-            _ => break,
-        }
-        words = rest;
-    }
+fn git(shell: &mut Shell, arguments: &[Word]) {
+    let names = &["git-dir", "work-tree", "namespace", "exec-path", "super-prefix", "config-env"];
+    let (given, words) = ProgramArgs::before_operands(arguments, Valued { letters: "C:c:", names });
+    let folder = match given.value(&["C", "work-tree"]) {
+        Some(folder) => folder.as_text().and_then(|text| shell.env.path(text)),
+        None => shell.env.folder.clone(),
+    };
     let Some((command, rest)) = words.split_first() else { return };
     let here = std::mem::replace(&mut shell.env.folder, folder);
-    let (operands, _) = ProgramArgs { words: rest }.operands("sbBmF");
+    let names = &["source", "conflict", "pathspec-from-file"];
+    let given = ProgramArgs::of(rest, Valued { letters: "s:b:B:m:F:", names });
     match command.as_text() {
         // A word may also be a branch. Only existing files count.
         Some("checkout" | "restore" | "rm") => {
-            let files = operands
+            let files = given
+                .operands
                 .into_iter()
                 .filter(|word| shell.env.paths(word.clone()).iter().any(|path| path.exists()));
             let files = files.collect();
@@ -377,7 +340,7 @@ fn git(shell: &mut Shell, given: &ProgramArgs<'_>) {
             change(shell, files, Extent::Whole, None);
             shell.effects.changes[others..].iter_mut().for_each(|change| change.by_git = true);
         }
-        Some("mv") => transfer(shell, "mv", &ProgramArgs { words: rest }),
+        Some("mv") => transfer(shell, "mv", rest),
         _ => {}
     }
     shell.env.folder = here;

@@ -1,41 +1,76 @@
 //! Parses a command with the grammar of Bash and follows it node by node, as a shell would run it.
 
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use tree_sitter::{Node, ParseOptions, Parser};
+use tree_sitter::{Node, ParseOptions, Parser, Tree};
 
+use super::after_program::AfterProgram;
 use super::effects::Effects;
+use super::launch::Launched;
 use super::people::may_be_people_only;
-use super::programs::{self, AfterProgram};
+use super::programs;
 use super::redirect::{OutputTarget, Redirects};
 use super::state::{PATIENCE, Shell};
-use super::tree::{children, has_expansion, name_of, slice, unindented};
-use super::word::Word;
+use super::tree::{children, is_end_quoted, name_of, slice, unindented};
+use super::word::{Environment, Word, unescaped};
 
 /// The effects of a command that runs in this folder.
 pub(crate) fn effects(command: &str, folder: &Path, home: Option<&Path>) -> Effects {
-    let mut reader = Reader { shell: Shell::new(folder, home) };
+    let mut reader = Reader { shell: Shell::new(folder, home), piped: None, printed: None };
+    reader.shell.names_us = command.contains("tollgate");
     reader.text(command, OutputTarget::Shown, 0);
-    let mut effects = reader.shell.effects;
-    if effects.unclear && effects.people_only.is_none() {
+    let Shell { mut effects, runs_unknown_text, .. } = reader.shell;
+    if effects.unclear {
+        // The shell may understand what the grammar does not. Then every word may be the name of a file to change.
+        effects.gave_up = true;
+        effects.touched.extend(words_of(command).take(NAMED).filter_map(|word| path_of(word, folder, home)));
+    }
+    if (effects.unclear || runs_unknown_text) && effects.people_only.is_none() {
         effects.people_only = may_be_people_only(command);
     }
     effects
 }
 
+/// The largest number of words of a text that cannot be parsed. A person or a model names fewer files.
+const NAMED: usize = 1_000;
+
+/// What may be a word of a text that cannot be parsed.
+fn words_of(text: &str) -> impl Iterator<Item = &str> {
+    let words = text.split(|c: char| c.is_whitespace() || "\"'`;|&<>(){}$=,".contains(c));
+    words.filter(|word| !word.is_empty() && !word.contains('\0'))
+}
+
+fn path_of(word: &str, folder: &Path, home: Option<&Path>) -> Option<PathBuf> {
+    match word.strip_prefix("~/") {
+        Some(below) => home.map(|home| home.join(below)),
+        None => Some(folder.join(word)),
+    }
+}
+
 /// A shell whose commands are read and not run.
 struct Reader {
     shell: Shell,
+    /// The text that a pipe brings to the next command.
+    piped: Option<String>,
+    /// The text that the last command printed.
+    printed: Option<String>,
 }
 
 impl Reader {
     /// Reads a whole text.
     fn text(&mut self, text: &str, output: OutputTarget, depth: usize) {
+        let Some(tree) = self.parse(text) else { return };
+        let root = tree.root_node();
+        self.shell.effects.unclear |= root.has_error();
+        self.node(root, text, output, depth);
+    }
+
+    fn parse(&mut self, text: &str) -> Option<Tree> {
         let mut parser = Parser::new();
         if parser.set_language(&tree_sitter_bash::LANGUAGE.into()).is_err() {
             self.shell.effects.unclear = true;
-            return;
+            return None;
         }
         let started = self.shell.started;
         let mut patience = |_: &tree_sitter::ParseState| {
@@ -48,13 +83,10 @@ impl Reader {
         let options = ParseOptions::new().progress_callback(&mut patience);
         let tree =
             parser.parse_with_options(&mut |at, _| bytes.get(at..).unwrap_or_default(), None, Some(options));
-        let Some(tree) = tree else {
+        if tree.is_none() {
             (self.shell.effects.unclear, self.shell.effects.gave_up) = (true, true);
-            return;
-        };
-        let root = tree.root_node();
-        self.shell.effects.unclear |= root.has_error();
-        self.node(root, text, output, depth);
+        }
+        tree
     }
 
     fn node(&mut self, node: Node<'_>, text: &str, output: OutputTarget, depth: usize) {
@@ -65,28 +97,48 @@ impl Reader {
             "command" => self.command(node, text, output, &Redirects::default(), depth),
             "redirected_statement" => self.redirected(node, text, output, depth),
             "pipeline" => self.pipeline(&children(node), text, output, depth),
-            "variable_assignment" => self.assign(node, text),
+            "variable_assignment" => {
+                self.children(node, text, OutputTarget::Hidden, depth);
+                self.assign(node, text);
+            }
             "subshell" | "command_substitution" | "process_substitution" => {
                 let output = if node.kind() == "subshell" { output } else { OutputTarget::Hidden };
-                let (folder, variables) = (self.shell.env.folder.clone(), self.shell.env.variables.clone());
+                let env = self.shell.env.clone();
                 self.children(node, text, output, depth);
-                (self.shell.env.folder, self.shell.env.variables) = (folder, variables);
+                self.shell.env = env;
             }
             "for_statement" => self.repeat(node, text, output, depth),
-            "if_statement"
-            | "while_statement"
-            | "case_statement"
-            | "function_definition"
-            | "c_style_for_statement" => {
-                let (folder, variables) = (self.shell.env.folder.clone(), self.shell.env.variables.clone());
-                self.children(node, text, output, depth);
-                // Nobody can tell which branch runs.
-                if self.shell.env.folder != folder {
-                    self.shell.env.folder = None;
+            "function_definition" => {
+                if let (Some(name), Some(body)) =
+                    (node.child_by_field_name("name"), node.child_by_field_name("body"))
+                {
+                    let (name, body) = (slice(name, text).to_owned(), slice(body, text).to_owned());
+                    self.shell.env.functions.insert(name, body);
                 }
-                self.shell.env.variables.retain(|name, value| variables.get(name) == Some(value));
+                let positional = self.shell.env.positional.take();
+                self.branch(node, text, output, depth);
+                self.shell.env.positional = positional;
             }
-            "heredoc_body" | "comment" | "test_command" | "word" | "raw_string" => {}
+            "if_statement" | "while_statement" | "case_statement" | "c_style_for_statement" => {
+                self.branch(node, text, output, depth);
+            }
+            "list" => {
+                let all = children(node);
+                self.list(&all, text, output, depth);
+            }
+            "ERROR" => {
+                self.children(node, text, output, depth);
+                self.leaf(slice(node, text), depth);
+            }
+            "heredoc_redirect" => self.here_document(node, text, depth),
+            "unset_command" => {
+                self.children(node, text, output, depth);
+                for name in children(node) {
+                    self.shell.env.set(slice(name, text), Word::Unknown);
+                }
+            }
+            "comment" | "raw_string" | "ansi_c_string" => {}
+            _ if node.named_child_count() == 0 => self.leaf(slice(node, text), depth),
             _ => self.children(node, text, output, depth),
         }
     }
@@ -97,41 +149,123 @@ impl Reader {
         }
     }
 
+    /// Commands of which nobody can tell whether they run.
+    fn branch(&mut self, node: Node<'_>, text: &str, output: OutputTarget, depth: usize) {
+        let before = self.shell.env.clone();
+        self.children(node, text, output, depth);
+        self.shell.env.forget_differences(&before);
+    }
+
+    /// `a && b || c`: only the first command certainly runs. Returns the environment after it.
+    fn list(&mut self, commands: &[Node<'_>], text: &str, output: OutputTarget, depth: usize) -> Environment {
+        let mut certain = None;
+        for command in commands {
+            self.node(*command, text, output, depth + 1);
+            certain.get_or_insert_with(|| self.shell.env.clone());
+        }
+        let certain = certain.unwrap_or_else(|| self.shell.env.clone());
+        self.shell.env.forget_differences(&certain);
+        certain
+    }
+
+    /// A part of the text that the grammar does not divide further. A shell runs the substitutions in it.
+    fn leaf(&mut self, text: &str, depth: usize) {
+        let mut at = 0;
+        while let Some(found) = text[at..].find(['\\', '$', '`', '<', '>']) {
+            at += found;
+            let rest = &text[at..];
+            if let Some(escaped) = rest.strip_prefix('\\') {
+                at += 1 + escaped.chars().next().map_or(0, char::len_utf8);
+            } else if rest.starts_with('`') || rest[1..].starts_with('(') {
+                at += self.substitution(rest, depth).max(1);
+            } else {
+                at += 1;
+            }
+            if self.shell.is_exhausted(depth) {
+                return;
+            }
+        }
+    }
+
+    /// Reads the substitution at the beginning of a text. Returns its length.
+    fn substitution(&mut self, text: &str, depth: usize) -> usize {
+        let Some(tree) = self.parse(text) else { return text.len() };
+        let mut node = tree.root_node();
+        while !node.kind().contains("substitution") && node.kind() != "arithmetic_expansion" {
+            match node.named_child(0) {
+                Some(child) if child.start_byte() == 0 => node = child,
+                _ => {
+                    self.shell.effects.unclear = true;
+                    return 0;
+                }
+            }
+        }
+        self.shell.effects.unclear |= node.has_error();
+        self.node(node, text, OutputTarget::Hidden, depth + 1);
+        node.end_byte()
+    }
+
+    /// The substitutions in a here-document, unless its end is quoted.
+    fn here_document(&mut self, node: Node<'_>, text: &str, depth: usize) {
+        let parts = children(node);
+        let is_quoted =
+            parts.iter().any(|part| part.kind() == "heredoc_start" && is_end_quoted(slice(*part, text)));
+        for part in parts {
+            match part.kind() {
+                // The grammar does not know all substitutions in it.
+                "heredoc_body" if !is_quoted => self.leaf(slice(part, text), depth + 1),
+                "heredoc_body" | "heredoc_start" | "heredoc_end" => {}
+                _ => self.node(part, text, OutputTarget::Hidden, depth + 1),
+            }
+        }
+    }
+
     /// The input of a pipe is shown if all following commands print their input.
     fn pipeline(&mut self, commands: &[Node<'_>], text: &str, output: OutputTarget, depth: usize) {
+        self.piped_from(None, commands, text, output, depth);
+    }
+
+    fn piped_from(
+        &mut self,
+        mut input: Option<String>,
+        commands: &[Node<'_>],
+        text: &str,
+        output: OutputTarget,
+        depth: usize,
+    ) {
         for (index, command) in commands.iter().enumerate() {
             let behind = &commands[index + 1..];
             let through = behind.iter().all(|command| programs::lets_through(&name_of(*command, text)));
             // Each part of a pipe runs in its own shell.
-            let folder = self.shell.env.folder.clone();
+            let env = self.shell.env.clone();
+            (self.piped, self.printed) = (input.take(), None);
             self.node(*command, text, if through { output } else { OutputTarget::Hidden }, depth + 1);
-            self.shell.env.folder = folder;
+            input = self.printed.take().filter(|_| command.kind() == "command");
+            self.shell.env = env;
         }
+        (self.piped, self.printed) = (None, None);
     }
 
     /// `for x in a b c`: runs the body with each value, if the values are known.
     fn repeat(&mut self, node: Node<'_>, text: &str, output: OutputTarget, depth: usize) {
         let mut cursor = node.walk();
-        let values: Vec<Node<'_>> = node.children_by_field_name("value", &mut cursor).collect();
-        let values: Vec<String> = values
-            .iter()
-            .flat_map(|value| self.shell.env.expand(self.shell.env.word(*value, text)))
-            .collect();
+        let words: Vec<Node<'_>> = node.children_by_field_name("value", &mut cursor).collect();
+        for word in &words {
+            self.node(*word, text, OutputTarget::Hidden, depth + 1);
+        }
+        let words = words.iter().flat_map(|word| self.shell.env.words(*word, text));
+        let values: Vec<Word> = words.flat_map(|word| self.shell.env.globbed(word)).collect();
         let name =
             node.child_by_field_name("variable").map(|name| slice(name, text).to_owned()).unwrap_or_default();
         let Some(body) = node.child_by_field_name("body") else { return };
-        let folder = self.shell.env.folder.clone();
-        if values.is_empty() {
-            self.shell.env.variables.remove(&name);
-            self.node(body, text, output, depth + 1);
-        }
+        let before = self.shell.env.clone();
+        // Without values it repeats for the arguments of the shell.
+        let values = if values.is_empty() { vec![Word::Unknown] } else { values };
         for value in values {
-            self.shell.env.variables.insert(name.clone(), value);
+            self.shell.env.set(&name, value);
             self.node(body, text, output, depth + 1);
         }
-        if self.shell.env.folder != folder {
-            self.shell.env.folder = None;
-        }
+        self.shell.env.forget_differences(&before);
         self.shell.env.variables.remove(&name);
     }
 
@@ -141,12 +275,16 @@ impl Reader {
             Some(value) => self.shell.env.word(value, text),
             None => Word::text(""),
         };
-        match value {
-            Word::Text { text: value, .. } => {
-                self.shell.env.variables.insert(slice(name, text).to_owned(), value)
+        let name = slice(name, text);
+        let is_added = slice(node, text).strip_prefix(name).is_some_and(|rest| rest.starts_with("+="));
+        let value = match (value.into_text(), is_added) {
+            (Some(value), false) => Some(value),
+            (Some(value), true) => {
+                self.shell.env.variables.get(name).map(|before| format!("{before}{value}"))
             }
-            Word::Unknown => self.shell.env.variables.remove(slice(name, text)),
+            (None, _) => None,
         };
+        self.shell.env.set(name, value.map_or(Word::Unknown, |value| Word::text(&value)));
     }
 
     /// A statement with redirections. They belong to its last command, in whatever way the grammar nests them.
@@ -157,25 +295,30 @@ impl Reader {
         let body = node.child_by_field_name("body");
         for child in children(node) {
             match child.kind() {
-                "file_redirect" => redirects.add(&self.shell.env, child, text),
+                "file_redirect" => self.redirect(&mut redirects, child, text, depth),
                 "heredoc_redirect" => {
                     let mut literal = String::new();
-                    let mut exact = true;
+                    let mut is_quoted = false;
                     let indented = slice(child, text).starts_with("<<-");
                     for part in children(child) {
                         match part.kind() {
-                            "heredoc_start" => {
-                                exact &=
-                                    slice(part, text).contains(['\'', '"', '\\']) || !has_expansion(child);
+                            "heredoc_start" => is_quoted = is_end_quoted(slice(part, text)),
+                            "heredoc_body" => {
+                                literal = unindented(slice(part, text), indented);
+                                if !is_quoted {
+                                    self.leaf(slice(part, text), depth + 1);
+                                }
                             }
-                            "heredoc_body" => literal = unindented(slice(part, text), indented),
-                            "file_redirect" => redirects.add(&self.shell.env, part, text),
+                            "file_redirect" => self.redirect(&mut redirects, part, text, depth),
                             "heredoc_end" => {}
                             "pipeline" => piped.extend(children(part)),
                             _ => then.push(part),
                         }
                     }
-                    redirects.text = exact.then_some(literal);
+                    let is_exact = is_quoted || !literal.contains(['$', '`', '\\']);
+                    redirects.rough_text =
+                        Some(if is_quoted { literal.clone() } else { unescaped(&literal) });
+                    redirects.text = is_exact.then_some(literal);
                 }
                 _ => {}
             }
@@ -183,15 +326,23 @@ impl Reader {
         let through = piped.iter().all(|command| programs::lets_through(&name_of(*command, text)));
         let hidden = redirects.hides || !through;
         let own = if hidden { OutputTarget::Hidden } else { output };
+        self.printed = None;
         match body {
             Some(body) => self.last(body, text, output, own, &redirects, depth + 1),
             // `> file` alone empties it.
             None => self.shell.write_outputs(&redirects, Some(String::new())),
         }
-        self.pipeline(&piped, text, output, depth);
+        let printed = self.printed.take().filter(|_| body.is_some_and(|body| body.kind() == "command"));
+        self.piped_from(printed, &piped, text, output, depth);
         for node in then {
             self.node(node, text, output, depth + 1);
         }
+    }
+
+    /// Adds a redirection. Substitutions in it run, too.
+    fn redirect(&mut self, redirects: &mut Redirects, node: Node<'_>, text: &str, depth: usize) {
+        redirects.add(&self.shell.env, node, text);
+        self.children(node, text, OutputTarget::Hidden, depth);
     }
 
     /// Reads a statement whose last command has redirections.
@@ -212,10 +363,9 @@ impl Reader {
             "list" => {
                 let all = children(node);
                 let Some((last, before)) = all.split_last() else { return };
-                for node in before {
-                    self.node(*node, text, output, depth + 1);
-                }
+                let certain = self.list(before, text, output, depth);
                 self.last(*last, text, output, own, redirects, depth + 1);
+                self.shell.env.forget_differences(&certain);
             }
             "pipeline" => {
                 let all = children(node);
@@ -240,63 +390,127 @@ impl Reader {
         depth: usize,
     ) {
         let mut redirects = redirects.clone();
-        let mut words = Vec::new();
+        let (mut words, mut assignments) = (Vec::new(), Vec::new());
+        let piped = self.piped.take();
         for child in children(node) {
             match child.kind() {
-                // It holds for this command only, and no known program depends on it.
-                "variable_assignment" => {}
+                "variable_assignment" => assignments.push(child),
                 "file_redirect" => redirects.add(&self.shell.env, child, text),
                 // A shell adds a newline.
                 "herestring_redirect" => {
                     let word = child.named_child(0).map(|word| self.shell.env.word(word, text));
                     redirects.text = word.and_then(Word::into_text).map(|text| text + "\n");
                 }
-                "command_name" => words.push(match child.named_child(0) {
-                    Some(name) => self.shell.env.word(name, text),
-                    None => Word::Unknown,
-                }),
-                _ => words.push(self.shell.env.word(child, text)),
+                "command_name" => match child.named_child(0) {
+                    Some(name) => words.extend(self.shell.env.words(name, text)),
+                    None => words.push(Word::text(slice(child, text))),
+                },
+                _ => words.extend(self.shell.env.words(child, text)),
             }
-            // Command substitutions inside words also run.
-            self.inside(child, text, depth + 1);
+            // Substitutions inside words also run.
+            if child.kind() != "variable_assignment" {
+                self.node(child, text, OutputTarget::Hidden, depth + 1);
+            }
+        }
+        if redirects.inputs.is_empty() && redirects.input_text().is_none() {
+            redirects.text = piped;
         }
         words.append(&mut redirects.arguments);
         let output = if redirects.hides { OutputTarget::Hidden } else { output };
         let words: Vec<Word> = words.into_iter().flat_map(|word| self.shell.env.globbed(word)).collect();
-        let printed = match programs::run(&mut self.shell, &words, output, &redirects) {
+        let before = (!assignments.is_empty()).then(|| self.shell.env.variables.clone());
+        for assignment in assignments {
+            self.node(assignment, text, OutputTarget::Hidden, depth + 1);
+            let name =
+                assignment.child_by_field_name("name").map(|name| slice(name, text)).unwrap_or_default();
+            if let Some(value) = self.shell.env.variables.get(name) {
+                self.shell.env.passed.insert(name.to_owned(), value.clone());
+            }
+        }
+        let printed = self.words(&words, output, &redirects, depth);
+        self.shell.env.passed.clear();
+        // They hold for this command only.
+        if let Some(variables) = before {
+            self.shell.env.variables = variables;
+        }
+        self.shell.write_outputs(&redirects, printed.clone());
+        self.printed = printed.filter(|_| redirects.outputs.is_empty());
+    }
+
+    /// Runs a command whose words are known. Returns what it prints, if that is certain.
+    fn words(
+        &mut self,
+        words: &[Word],
+        output: OutputTarget,
+        redirects: &Redirects,
+        depth: usize,
+    ) -> Option<String> {
+        if self.shell.is_exhausted(depth) {
+            return None;
+        }
+        let function = words.first().and_then(|name| self.shell.env.functions.get(name.as_text()?)).cloned();
+        if let Some(body) = function {
+            // Nobody can tell whether its definition was read, so the program of the same name counts as well.
+            let outer = self.shell.env.positional.replace(words[1..].to_vec());
+            self.text(&body, output, depth + 10);
+            self.shell.env.positional = outer;
+        }
+        if let [Word::Unknown, rest @ ..] = words
+            && !rest.is_empty()
+        {
+            // It may be nothing (`$SUDO cp a b`), an assignment (`env A=$B cp a b`), or a program that runs the rest.
+            self.words(rest, output, redirects, depth + 1);
+        }
+        match programs::run(&mut self.shell, words, output, redirects) {
             AfterProgram::Prints(text) => Some(text),
             AfterProgram::Quiet => None,
             AfterProgram::Eval(script) => {
                 self.text(&script, output, depth + 1);
                 None
             }
-            AfterProgram::Script(script) => {
-                self.nested(&script, output, depth);
+            AfterProgram::Script(script, arguments) => {
+                self.nested(&script, arguments, output, depth);
                 None
             }
-        };
-        self.shell.write_outputs(&redirects, printed);
+            AfterProgram::Launched(launch) => self.launch(launch, output, redirects, depth),
+        }
+    }
+
+    /// Runs the commands that a program starts.
+    fn launch(
+        &mut self,
+        launch: Launched,
+        output: OutputTarget,
+        redirects: &Redirects,
+        depth: usize,
+    ) -> Option<String> {
+        let before =
+            (launch.folder.is_some() || !launch.variables.is_empty()).then(|| self.shell.env.clone());
+        if let Some(folder) = launch.folder {
+            self.shell.env.folder = folder;
+        }
+        self.shell.env.passed.extend(launch.variables.clone());
+        self.shell.env.variables.extend(launch.variables);
+        let mut printed = None;
+        for command in &launch.commands {
+            printed = self.words(command, output, redirects, depth + 1);
+        }
+        if let Some(env) = before {
+            self.shell.env = env;
+        }
+        printed.filter(|_| launch.commands.len() == 1)
     }
 
     /// A shell in a shell. Its folder and variables do not change those of the outer shell.
-    fn nested(&mut self, script: &str, output: OutputTarget, depth: usize) {
+    fn nested(&mut self, script: &str, arguments: Vec<Word>, output: OutputTarget, depth: usize) {
         let env = self.shell.env.clone();
+        // Of the outer shell's other variables it has only those that were exported, and which these are is not known.
+        self.shell.env.variables = std::mem::take(&mut self.shell.env.passed);
+        self.shell.env.functions.clear();
+        self.shell.env.positional = Some(arguments);
         if !self.shell.is_exhausted(depth + 1) {
             self.text(script, output, depth + 10);
         }
         self.shell.env = env;
-    }
-
-    /// Command substitutions in a word.
-    fn inside(&mut self, node: Node<'_>, text: &str, depth: usize) {
-        if self.shell.is_exhausted(depth) {
-            return;
-        }
-        if matches!(node.kind(), "command_substitution" | "process_substitution") {
-            return self.node(node, text, OutputTarget::Hidden, depth);
-        }
-        for child in children(node) {
-            self.inside(child, text, depth + 1);
-        }
     }
 }

@@ -24,6 +24,8 @@ pub(super) struct Redirects {
     pub(super) inputs: Vec<Word>,
     /// Text that is its input.
     pub(super) text: Option<String>,
+    /// The same, if parts of it are only known when the shell expands them.
+    pub(super) rough_text: Option<String>,
     /// Its standard output does not go to the agent.
     pub(super) hides: bool,
     /// Arguments that the grammar took for targets.
@@ -31,6 +33,11 @@ pub(super) struct Redirects {
 }
 
 impl Redirects {
+    /// The text of its input, as far as it is known.
+    pub(super) fn input_text(&self) -> Option<&String> {
+        self.text.as_ref().or(self.rough_text.as_ref())
+    }
+
     /// Adds a redirection from or to a file.
     pub(super) fn add(&mut self, env: &Environment, node: Node<'_>, text: &str) {
         let descriptor = node.child_by_field_name("descriptor").map(|node| slice(node, text));

@@ -1,14 +1,15 @@
 //! The known state of a shell while its commands are read one after the other.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::ffi::OsString;
+use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use tollgate::turn::Extent;
 
 use super::effects::{Effects, ShellChange};
 use super::redirect::Redirects;
-use super::word::Environment;
+use super::word::{Environment, Word};
 
 /// The longest time for parsing a command. No command of a person or a model takes longer.
 pub(super) const PATIENCE: Duration = Duration::from_millis(500);
@@ -19,10 +20,19 @@ const DEPTH: usize = 100;
 /// The largest number of files in one command.
 const FILES: usize = 10_000;
 
+/// The largest number of links that are followed, as in the kernel.
+const LINKS: usize = 40;
+
 /// A shell: its environment, and the effects of its commands so far.
 pub(super) struct Shell {
     pub(super) env: Environment,
     pub(super) effects: Effects,
+    /// The links that the command makes, and where they lead.
+    links: HashMap<PathBuf, PathBuf>,
+    /// A shell runs a text that is not known.
+    pub(super) runs_unknown_text: bool,
+    /// The command has the name of our program in it.
+    pub(super) names_us: bool,
     pub(super) started: Instant,
 }
 
@@ -30,10 +40,21 @@ impl Shell {
     pub(super) fn new(folder: &Path, home: Option<&Path>) -> Self {
         let env = Environment {
             folder: Some(folder.to_owned()),
+            last_folder: None,
             home: home.map(Path::to_owned),
             variables: HashMap::new(),
+            passed: HashMap::new(),
+            positional: None,
+            functions: HashMap::new(),
         };
-        Self { env, effects: Effects::default(), started: Instant::now() }
+        Self {
+            env,
+            effects: Effects::default(),
+            links: HashMap::new(),
+            runs_unknown_text: false,
+            names_us: false,
+            started: Instant::now(),
+        }
     }
 
     pub(super) fn is_exhausted(&mut self, depth: usize) -> bool {
@@ -49,7 +70,7 @@ impl Shell {
         let only = redirects.outputs.len() == 1;
         for (target, extent) in &redirects.outputs {
             let text = text.clone().filter(|_| only && *extent == Extent::Whole);
-            for path in self.env.paths(target.clone()) {
+            for path in self.targets(target.clone()) {
                 self.change(path, *extent, text.clone());
             }
         }
@@ -61,7 +82,56 @@ impl Shell {
         }
     }
 
+    /// The files that a word names, for a change of them. If they are not known, they may be all that the command names.
+    pub(super) fn targets(&mut self, word: Word) -> Vec<PathBuf> {
+        let names = self.env.expand(word);
+        let paths: Vec<PathBuf> = names.iter().filter_map(|name| self.env.path(name)).collect();
+        self.effects.gave_up |= names.is_empty() || paths.len() < names.len();
+        paths
+    }
+
+    /// The names in a folder: those that exist, and those that the command itself makes.
+    pub(super) fn names_in(&self, folder: &Path) -> Vec<OsString> {
+        let there = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.file_name());
+        let made = self.effects.changes.iter().map(|change| &change.path).chain(&self.effects.touched);
+        let folder = normalised(folder);
+        let made = made.filter_map(|path| {
+            let path = normalised(path);
+            Some(path.strip_prefix(&folder).ok()?.components().next()?.as_os_str().to_owned())
+        });
+        there.chain(made).take(FILES).collect()
+    }
+
+    /// A new link.
+    pub(super) fn link(&mut self, at: &Path, leads_to: PathBuf) {
+        if self.links.len() < LINKS {
+            self.links.insert(normalised(at), normalised(&leads_to));
+        }
+    }
+
+    /// Where a path leads, through the links that the command itself makes.
+    pub(super) fn through_links(&self, path: &Path) -> PathBuf {
+        let mut path = normalised(path);
+        for _ in 0..LINKS {
+            let link = path.ancestors().find_map(|above| Some((above, self.links.get(above)?)));
+            let Some((link, leads_to)) = link else { break };
+            let below = path.strip_prefix(link).unwrap_or(Path::new(""));
+            path = if below.as_os_str().is_empty() { leads_to.clone() } else { leads_to.join(below) };
+        }
+        path
+    }
+
     pub(super) fn change(&mut self, path: PathBuf, extent: Extent, text: Option<String>) {
+        if !self.links.is_empty() {
+            let leads_to = self.through_links(&path);
+            if leads_to != normalised(&path) {
+                self.change_file(leads_to, extent, None);
+            }
+        }
+        self.change_file(path, extent, text);
+    }
+
+    fn change_file(&mut self, path: PathBuf, extent: Extent, text: Option<String>) {
         if is_device(&path) {
             return;
         }
@@ -77,6 +147,19 @@ impl Shell {
             None => changes.push(ShellChange { path, extent, text, by_git: false, brings_files: false }),
         }
     }
+}
+
+/// A path without `.` and `..`, as its text says.
+fn normalised(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => drop(plain.pop()),
+            part => plain.push(part),
+        }
+    }
+    plain
 }
 
 /// Whether this is a device, or one of the names that the shell understands itself. `/dev/shm` has ordinary files.

@@ -164,6 +164,190 @@ fn changes() {
     }
 }
 
+/// A shell runs a substitution wherever it stands.
+#[test]
+fn every_substitution_is_followed() {
+    let here = Here::new();
+    let mut missed = Vec::new();
+    for text in [
+        "x=SUBSTITUTION",
+        "x=\"SUBSTITUTION\" y=2",
+        "x+=SUBSTITUTION true",
+        "export x=SUBSTITUTION",
+        "local -r x=SUBSTITUTION",
+        "readonly x=\"a SUBSTITUTION\"",
+        "x=(SUBSTITUTION b)",
+        "x[SUBSTITUTION]=1",
+        "[[ -n SUBSTITUTION ]]",
+        "[[ a == SUBSTITUTION* ]]",
+        "[[ a =~ SUBSTITUTION ]]",
+        "[ -z \"SUBSTITUTION\" ]",
+        "test SUBSTITUTION = a",
+        "for x in SUBSTITUTION; do :; done",
+        "for ((i = SUBSTITUTION; i < 1; i++)); do :; done",
+        "while [ SUBSTITUTION ]; do :; done",
+        "until SUBSTITUTION; do :; done",
+        "case SUBSTITUTION in *) ;; esac",
+        "case a in SUBSTITUTION) ;; esac",
+        "if SUBSTITUTION; then :; fi",
+        "(( x = SUBSTITUTION ))",
+        "echo $(( 1 + SUBSTITUTION ))",
+        "echo ${x:-SUBSTITUTION}",
+        "echo \"${x:=a SUBSTITUTION}\"",
+        "echo \"${x[SUBSTITUTION]}\"",
+        "echo a\"b SUBSTITUTION\"",
+        "echo {a,SUBSTITUTION}",
+        "SUBSTITUTION",
+        "$HOMESUBSTITUTION",
+        "cat < SUBSTITUTION",
+        "cat 2> SUBSTITUTION",
+        "cat <<< SUBSTITUTION",
+        "cat <<< \"a SUBSTITUTION\"",
+        "cat <<E\nSUBSTITUTION\nE",
+        "cat <<-E\n\ta \"SUBSTITUTION\"\n\tE",
+        "cat <<E | wc\na ${x:-SUBSTITUTION} b\nE",
+        "while read x; do :; done <<E\nSUBSTITUTION\nE",
+        "bash -c 'x=SUBSTITUTION'",
+        "eval 'x=SUBSTITUTION'",
+        "true && ! x=SUBSTITUTION",
+        "f() { x=SUBSTITUTION; }",
+        "{ x=SUBSTITUTION; } 2>&1",
+        "(x=SUBSTITUTION) &",
+    ] {
+        for substitution in ["$(rm a.txt)", "`rm a.txt`", "\"$(echo $(rm a.txt))\""] {
+            if text.contains('"') && substitution.starts_with('"') {
+                continue;
+            }
+            let command = text.replace("SUBSTITUTION", substitution);
+            if !here.changes(&command).contains(&"a.txt".into()) {
+                missed.push(command);
+            }
+        }
+    }
+    assert_eq!(missed, Vec::<String>::new());
+    for command in [
+        "cat < <(rm a.txt)",
+        "diff <(cat b.txt) <(rm a.txt)",
+        "echo x | tee >(rm a.txt)",
+        "echo x > >(rm a.txt)",
+        "while read x; do :; done < <(rm a.txt)",
+    ] {
+        assert!(here.changes(command).contains(&"a.txt".into()), "{command}");
+    }
+    // These run nothing.
+    for command in [
+        "echo '$(rm a.txt)'",
+        "echo \\$\\(rm a.txt\\)",
+        "echo \"\\$(rm a.txt)\"",
+        "cat <<'E'\n$(rm a.txt)\nE",
+        "true # $(rm a.txt)",
+    ] {
+        assert_eq!(here.changes(command), Vec::<String>::new(), "{command}");
+    }
+}
+
+#[test]
+fn options_and_their_values_are_told_from_files() {
+    let here = Here::new();
+    let mut missed = Vec::new();
+    for (command, changed) in [
+        ("perl -0pi -e 's/a/b/' a.txt", "a.txt~"),
+        ("perl -0777pi -e 's/a/b/' a.txt", "a.txt~"),
+        ("perl -i.bak -pe 's/a/b/' a.txt", "a.txt~"),
+        ("perl -lpi -e 's/a/b/' a.txt", "a.txt~"),
+        ("sed -bi s/a/b/ a.txt", "a.txt~"),
+        ("sed -l 5 -i s/a/b/ a.txt", "a.txt~"),
+        ("sed --in-pl s/a/b/ a.txt", "a.txt~"),
+        ("gawk -i inplace '{print}' a.txt", "a.txt~"),
+        ("cp -r sub/. .", "y"),
+        ("mkdir -p d; echo x > d/a.txt; cp -r d/. .", "a.txt"),
+        ("cp -t. sub/y", "y"),
+        ("cp --target-directory . sub/y", "y"),
+        ("cp --target-dir=. sub/y", "y"),
+        ("mv -ft. sub/y", "y"),
+        ("cp -T b.txt a.txt", "a.txt"),
+        ("cp \"$X\" a.txt", "a.txt"),
+        ("install -Dm 644 b.txt a.txt", "a.txt"),
+        ("git --no-pager checkout -- a.txt", "a.txt"),
+        ("git -c a.b=c --git-dir .git checkout a.txt", "a.txt"),
+        ("timeout --signal KILL 10 cp b.txt a.txt", "a.txt"),
+        ("timeout -k 5 --preserve-status 10 cp b.txt a.txt", "a.txt"),
+        ("env --chdir sub cp ../b.txt a.txt", "sub/a.txt"),
+        ("env -C sub A=1 cp ../b.txt a.txt", "sub/a.txt"),
+        ("env -C sub sh -c 'cp ../b.txt a.txt'", "sub/a.txt"),
+        ("env -S 'cp b.txt a.txt'", "a.txt"),
+        ("env -S 'cp b.txt' a.txt", "a.txt"),
+        ("env -S'FOO=1 cp b.txt a.txt'", "a.txt"),
+        ("exec -a x cp b.txt a.txt", "a.txt"),
+        ("$SUDO cp b.txt a.txt", "a.txt"),
+        ("env A=$B cp b.txt a.txt", "a.txt"),
+        ("sudo -C 3 cp b.txt a.txt", "a.txt"),
+        ("nice --adjustment 5 ionice -c 3 cp b.txt a.txt", "a.txt"),
+        ("sudo --user root cp b.txt a.txt", "a.txt"),
+        ("flock /tmp/l cp b.txt a.txt", "a.txt"),
+        ("flock /tmp/l -c 'cp b.txt a.txt'", "a.txt"),
+        ("coproc cp b.txt a.txt; wait", "a.txt"),
+        ("trap 'cp b.txt a.txt' EXIT", "a.txt"),
+        ("cd sub; cd -; cp b.txt a.txt", "a.txt"),
+        ("cd sub; cd \"$OLDPWD\"; cp b.txt a.txt", "a.txt"),
+        ("cp b.txt $'a\\x2etxt'", "a.txt"),
+        ("cp b.txt $'\\141.t\\u0078t'", "a.txt"),
+        ("rm {a,b}.txt", "a.txt"),
+        ("rm {{a,c},b}.txt", "c.txt"),
+        ("x=a; x+=.txt; rm $x", "a.txt"),
+        ("x='b.txt a.txt'; rm $x", "a.txt"),
+        ("x='*.txt'; rm $x", "a.txt"),
+        ("x=1; read x <<< a.txt; echo > a.txt$x", "a.txt?"),
+        ("x=b; bash -c 'rm a.txt$x'", "a.txt?"),
+        ("x=b; x=a.txt bash -c 'rm $x'", "a.txt"),
+        ("IFS=,; x=a.txt,b.txt; rm $x", "a.txt?"),
+        ("f() { cp b.txt \"$1\"; }; f a.txt", "a.txt"),
+        ("f() { rm \"$@\"; }; f b.txt a.txt", "a.txt"),
+        ("rm() { :; }; rm a.txt", "a.txt"),
+        ("f() { shift; rm $1; }; f b.txt a.txt", "a.txt"),
+        ("set -- a.txt; cp b.txt \"$1\"", "a.txt"),
+        ("set a.txt; cp b.txt ${1}", "a.txt"),
+        ("bash -c 'cp b.txt \"$1\"' _ a.txt", "a.txt"),
+        ("bash -c -e 'cp b.txt a.txt'", "a.txt"),
+        ("bash -o pipefail -c 'cp b.txt a.txt'", "a.txt"),
+        ("bash -s a.txt <<< 'cp b.txt $1'", "a.txt"),
+        ("echo 'cp b.txt a.txt' | bash", "a.txt"),
+        ("cat <<'E' | sudo sh\ncp b.txt a.txt\nE", "a.txt"),
+        ("bash <<E\ncp b.txt a.txt\n$x\nE", "a.txt"),
+        ("bash <<E\n: \\$(cp b.txt a.txt)\nE", "a.txt"),
+        // The grammar does not understand this.
+        ("bash <<E\n\\$(cp b.txt a.txt)\nE", "a.txt?"),
+        ("ln -s a.txt l; cp b.txt l", "a.txt"),
+        ("ln -sfn . dd; cp b.txt dd/a.txt", "a.txt"),
+        ("ln a.txt l; echo x > l", "a.txt"),
+        ("ln -s sub s; cd s; rm y", "sub/y"),
+        ("echo x > \"$(echo a.txt)\"", "a.txt?"),
+        ("find . -name a.txt -exec rm {} +", "a.txt?"),
+        ("find . -name a.txt -delete", "a.txt?"),
+        ("echo a.txt | xargs rm", "a.txt?"),
+        ("echo a.txt | xargs -I% cp b.txt %", "a.txt?"),
+        ("echo a.txt | while read f; do rm \"$f\"; done", "a.txt?"),
+        ("false && cd sub; rm a.txt", "a.txt?"),
+        ("eval \"rm $X a.txt\"", "a.txt?"),
+        ("pushd sub; popd; rm a.txt", "a.txt?"),
+    ] {
+        match changed.strip_suffix('?') {
+            // The file is named, and what the command changes is not known.
+            Some(_) if !here.effects(command).gave_up => missed.push((command, Vec::new())),
+            None if !here.changes(command).contains(&changed.into()) => {
+                missed.push((command, here.changes(command)));
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(missed, Vec::new());
+    for command in
+        ["cp b.txt a.txt", "cat $X", "echo $X > a.txt", "grep -r $X sub", "make $X", "cd $X && cat y"]
+    {
+        assert!(!here.effects(command).gave_up, "{command}");
+    }
+}
+
 #[test]
 fn the_new_text_of_a_file_is_known_if_the_command_contains_it() {
     let here = Here::new();
@@ -186,6 +370,14 @@ fn a_command_that_cannot_be_parsed_is_unclear() {
         assert!(here.effects(command).unclear, "{command}");
     }
     assert!(here.effects(&"(".repeat(50_000)).unclear);
+    // Every word of it may name a file that it changes.
+    let effects = here.effects("bash <<E\n\\$(echo '{}' >sub/.mcp.json; rm ~/x)\nE");
+    let touched: Vec<String> = effects.touched.iter().map(|path| here.short(path)).collect();
+    assert!(
+        touched.contains(&"sub/.mcp.json".into()) && touched.contains(&"/home/u/x".into()),
+        "{touched:?}"
+    );
+    assert!(effects.gave_up);
     assert!(here.effects(&"bash -c ".repeat(10)).reads.is_empty());
 }
 
@@ -323,6 +515,7 @@ fn mutated_commands_are_understood_without_a_panic() {
         "for f in *.rs; do sed -i 's/a/b/' \"$f\"; done; cd sub && tee -a y < ../a.txt",
         "bash -c 'eval \"echo x > a.txt\"'; X=a.txt; echo y >> $X; env -i A=b sudo mv a.txt 'a b'",
         "git checkout -- a.txt; apply_patch <<EOF\n*** Begin Patch\n*** Update File: a.txt\n@@\n-x\n+y\n*** End Patch\nEOF",
+        "f() { set -- \"$@\" {a,b}$'\\x2e'; cp -t. $1; }; f a.txt | env -S 'rm $1' x=`ls` -C sub; ln -s a l; trap 'rm l' 0",
         "find . -name '*.rs' -exec tollgate task approve {} \\; | xargs -n1 rm; head -n 3 b.txt; perl -pi -e 's/x/y/' {a,b}.txt",
     ];
     tollgate_fuzz::fuzz("shell", &commands, |bytes| {

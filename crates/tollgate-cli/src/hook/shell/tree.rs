@@ -20,13 +20,9 @@ pub(super) fn name_of(node: Node<'_>, text: &str) -> String {
     node.child_by_field_name("name").map(|name| slice(name, text).to_owned()).unwrap_or_default()
 }
 
-pub(super) fn has_expansion(heredoc: Node<'_>) -> bool {
-    let body = children(heredoc).into_iter().find(|part| part.kind() == "heredoc_body");
-    body.is_some_and(|body| {
-        children(body)
-            .iter()
-            .any(|part| part.kind().contains("expansion") || part.kind().contains("substitution"))
-    })
+/// Whether the end of a here-document is quoted. Then a shell expands nothing in its text.
+pub(super) fn is_end_quoted(start: &str) -> bool {
+    start.contains(['\'', '"', '\\'])
 }
 
 /// The text of a here-document, without tabs at the start of each line if it is indented (`<<-`).

@@ -8,14 +8,25 @@ use tree_sitter::Node;
 use super::glob;
 use super::tree::{children, slice};
 
+/// The variable with the name of the agent.
+pub(super) const AGENT: &str = "TOLLGATE_AGENT";
+
 /// The known part of a shell's environment.
 #[derive(Debug, Clone)]
 pub(super) struct Environment {
     /// The current folder; `None` if it is not known.
     pub(super) folder: Option<PathBuf>,
+    /// The folder before the last `cd`.
+    pub(super) last_folder: Option<PathBuf>,
     pub(super) home: Option<PathBuf>,
     /// Variables with a known value.
     pub(super) variables: HashMap<String, String>,
+    /// Those that are set for the current command only, and that a shell in it has, too.
+    pub(super) passed: HashMap<String, String>,
+    /// `$1`, `$2` and so on; `None` if not even their number is known.
+    pub(super) positional: Option<Vec<Word>>,
+    /// The texts of the functions.
+    pub(super) functions: HashMap<String, String>,
 }
 
 /// A word of a command.
@@ -52,6 +63,13 @@ impl Word {
     }
 }
 
+/// Whether a part of a word is inside double quotes.
+#[derive(Clone, Copy, PartialEq)]
+enum Quotes {
+    Inside,
+    Outside,
+}
+
 /// A value under construction, as text and as a pattern.
 #[derive(Default)]
 struct WordValue {
@@ -61,6 +79,10 @@ struct WordValue {
 }
 
 impl WordValue {
+    fn into_word(self) -> Word {
+        Word::Text { text: self.text, pattern: self.is_pattern.then_some(self.pattern) }
+    }
+
     fn quoted(&mut self, text: &str) {
         self.text.push_str(text);
         for c in text.chars() {
@@ -75,10 +97,57 @@ impl WordValue {
 impl Environment {
     pub(super) fn word(&self, node: Node<'_>, text: &str) -> Word {
         let mut value = WordValue::default();
-        match self.add(node, text, &mut value, 0) {
-            Some(()) => Word::Text { text: value.text, pattern: value.is_pattern.then_some(value.pattern) },
+        match self.add(node, text, &mut value, Quotes::Outside, 0) {
+            Some(()) => value.into_word(),
             None => Word::Unknown,
         }
+    }
+
+    /// Gives a variable a value. If it is not known, the variable is not, either.
+    pub(super) fn set(&mut self, name: &str, value: Word) {
+        match value {
+            Word::Text { text, .. } => drop(self.variables.insert(name.to_owned(), text)),
+            // It is not the name that the shell had before.
+            Word::Unknown if name == AGENT => drop(self.variables.insert(name.to_owned(), String::new())),
+            Word::Unknown => drop(self.variables.remove(name)),
+        }
+    }
+
+    /// After commands of which nobody can tell whether they ran: forgets what they may have changed.
+    pub(super) fn forget_differences(&mut self, before: &Self) {
+        if self.folder != before.folder || self.last_folder != before.last_folder {
+            (self.folder, self.last_folder) = (None, None);
+        }
+        if self.positional != before.positional {
+            self.positional = None;
+        }
+        self.variables.retain(|name, value| before.variables.get(name) == Some(value));
+    }
+
+    /// The words that a word of a command becomes: usually one.
+    pub(super) fn words(&self, node: Node<'_>, text: &str) -> Vec<Word> {
+        let raw = slice(node, text);
+        if ["$@", "$*", "${@}", "${*}", "\"$@\"", "\"${@}\""].contains(&raw) {
+            return self.positional.clone().unwrap_or_else(|| vec![Word::Unknown]);
+        }
+        if let Some(texts) = braces(raw) {
+            return texts.iter().map(|text| self.unquoted(text)).collect();
+        }
+        match node.kind() {
+            // Without quotes, a value is split into words, and these may be patterns.
+            "simple_expansion" | "expansion" if !self.variables.contains_key("IFS") => {
+                match self.expansion(raw) {
+                    Some(value) => value.split_whitespace().map(|text| self.unquoted(text)).collect(),
+                    None => vec![Word::Unknown],
+                }
+            }
+            _ => vec![self.word(node, text)],
+        }
+    }
+
+    fn unquoted(&self, text: &str) -> Word {
+        let mut value = WordValue::default();
+        self.bare(text, &mut value).map_or(Word::Unknown, |()| value.into_word())
     }
 
     /// The files that a word names.
@@ -109,7 +178,14 @@ impl Environment {
         }
     }
 
-    fn add(&self, node: Node<'_>, text: &str, value: &mut WordValue, depth: usize) -> Option<()> {
+    fn add(
+        &self,
+        node: Node<'_>,
+        text: &str,
+        value: &mut WordValue,
+        quotes: Quotes,
+        depth: usize,
+    ) -> Option<()> {
         if depth > 8 {
             return None;
         }
@@ -117,11 +193,7 @@ impl Environment {
         match node.kind() {
             "word" | "number" | "variable_name" | "special_variable_name" => self.bare(raw, value)?,
             "raw_string" => value.quoted(raw.strip_prefix('\'')?.strip_suffix('\'')?),
-            "ansi_c_string" => {
-                let inner = raw.strip_prefix("$'")?.strip_suffix('\'')?;
-                // A file name seldom needs escapes, so they are not decoded.
-                value.quoted((!inner.contains('\\')).then_some(inner)?);
-            }
+            "ansi_c_string" => value.quoted(&decoded(raw.strip_prefix("$'")?.strip_suffix('\'')?)?),
             "string" => {
                 // By position, because white space between the parts belongs to the value.
                 let mut at = node.start_byte() + 1;
@@ -129,35 +201,50 @@ impl Environment {
                     value.quoted(&unescaped(text.get(at..part.start_byte())?));
                     match part.kind() {
                         "string_content" => value.quoted(&unescaped(slice(part, text))),
-                        _ => self.add(part, text, value, depth + 1)?,
+                        _ => self.add(part, text, value, Quotes::Inside, depth + 1)?,
                     }
                     at = part.end_byte();
                 }
                 value.quoted(&unescaped(text.get(at..node.end_byte().checked_sub(1)?)?));
             }
             "concatenation" => {
-                // `{a,b}` expands to several words, which is not supported.
+                // `{a,b}` expands to several words, and not all forms of it are supported.
                 if raw.contains('{') && !raw.contains("${") {
                     return None;
                 }
                 for part in children(node) {
-                    self.add(part, text, value, depth + 1)?;
+                    self.add(part, text, value, quotes, depth + 1)?;
                 }
             }
-            "simple_expansion" => value.quoted(self.variable(raw.strip_prefix('$')?)?),
-            "expansion" => value.quoted(self.variable(raw.strip_prefix("${")?.strip_suffix('}')?)?),
+            "simple_expansion" | "expansion" => {
+                let found = self.expansion(raw)?;
+                // Without quotes it may become several words.
+                let is_one = !self.variables.contains_key("IFS")
+                    && !found.contains(|c: char| c.is_whitespace() || "*?[".contains(c));
+                value.quoted((is_one || quotes == Quotes::Inside).then_some(found)?);
+            }
             _ => return None,
         }
         Some(())
     }
 
-    fn variable(&self, name: &str) -> Option<&str> {
+    /// The value of `$x` or `${x}`.
+    fn expansion(&self, raw: &str) -> Option<&str> {
+        let name = match raw.strip_prefix("${") {
+            Some(name) => name.strip_suffix('}')?,
+            None => raw.strip_prefix('$')?,
+        };
+        if let Ok(number) = name.parse::<usize>() {
+            let given = self.positional.as_ref().filter(|_| number > 0)?;
+            return given.get(number - 1).map_or(Some(""), Word::as_text);
+        }
         if let Some(value) = self.variables.get(name) {
             return Some(value);
         }
         match name {
             "HOME" => self.home.as_ref()?.to_str(),
             "PWD" => self.folder.as_ref()?.to_str(),
+            "OLDPWD" => self.last_folder.as_ref()?.to_str(),
             _ => None,
         }
     }
@@ -203,7 +290,7 @@ impl Environment {
 }
 
 /// Removes the backslashes that have a meaning inside double quotes.
-fn unescaped(text: &str) -> String {
+pub(super) fn unescaped(text: &str) -> String {
     let mut value = String::with_capacity(text.len());
     let mut letters = text.chars().peekable();
     while let Some(c) = letters.next() {
@@ -217,4 +304,93 @@ fn unescaped(text: &str) -> String {
         }
     }
     value
+}
+
+/// The text of `$'...'`; `None` if it has an escape that is not supported.
+fn decoded(text: &str) -> Option<String> {
+    let mut value = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('\\') {
+        value.extend_from_slice(&rest.as_bytes()[..at]);
+        let escape = rest[at + 1..].chars().next()?;
+        rest = &rest[at + 1 + escape.len_utf8()..];
+        let mut number = |radix: u32, before: &str, most: usize| {
+            let length = rest.chars().take(most).take_while(|c| c.is_digit(radix)).count();
+            let number = u32::from_str_radix(&format!("{before}{}", &rest[..length]), radix).ok();
+            rest = &rest[length..];
+            number
+        };
+        match escape {
+            'a' => value.push(7),
+            'b' => value.push(8),
+            'e' | 'E' => value.push(27),
+            'f' => value.push(12),
+            'n' => value.push(b'\n'),
+            'r' => value.push(b'\r'),
+            't' => value.push(b'\t'),
+            'v' => value.push(11),
+            '\\' | '\'' | '"' | '?' => value.push(escape as u8),
+            'x' => value.push(u8::try_from(number(16, "", 2)?).ok()?),
+            'u' | 'U' => {
+                let letter = char::from_u32(number(16, "", if escape == 'u' { 4 } else { 8 })?)?;
+                value.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes());
+            }
+            '0'..='7' => {
+                value.push(u8::try_from(number(8, escape.encode_utf8(&mut [0; 4]), 2)? & 0xff).ok()?);
+            }
+            _ => return None,
+        }
+    }
+    value.extend_from_slice(rest.as_bytes());
+    String::from_utf8(value).ok()
+}
+
+/// The words that `a{b,c}d` becomes. `None` if this is not its form, or if it has quotes or expansions as well.
+fn braces(raw: &str) -> Option<Vec<String>> {
+    if !raw.contains('{') || raw.contains(['\'', '"', '$', '\\', '`']) {
+        return None;
+    }
+    let mut done = Vec::new();
+    let mut open = vec![raw.to_owned()];
+    while let Some(text) = open.pop() {
+        match first_list(&text) {
+            Some((before, list, after)) => {
+                let texts = list.iter().map(|item| format!("{before}{item}{after}"));
+                open.extend(texts.rev());
+            }
+            None => done.push(text),
+        }
+        if open.len() + done.len() > MOST_BRACES {
+            return None;
+        }
+    }
+    // `{1..3}` is not supported.
+    (done.len() > 1 && !done.iter().any(|text| text.contains(".."))).then_some(done)
+}
+
+/// The largest number of words that one word with braces becomes. No person or model writes more.
+const MOST_BRACES: usize = 100;
+
+/// The first `{a,b}`: what is before it, its items, and what is after it.
+fn first_list(text: &str) -> Option<(&str, Vec<&str>, &str)> {
+    for (start, _) in text.match_indices('{') {
+        let (mut depth, mut items, mut from) = (0_usize, Vec::new(), start + 1);
+        for (at, c) in text[start + 1..].char_indices().map(|(at, c)| (start + 1 + at, c)) {
+            match c {
+                '{' => depth += 1,
+                '}' if depth > 0 => depth -= 1,
+                '}' if items.is_empty() => break,
+                '}' => {
+                    items.push(&text[from..at]);
+                    return Some((&text[..start], items, &text[at + 1..]));
+                }
+                ',' if depth == 0 => {
+                    items.push(&text[from..at]);
+                    from = at + 1;
+                }
+                _ => {}
+            }
+        }
+    }
+    None
 }

@@ -152,9 +152,39 @@ fn a_shell_command_cannot_name_them_as_a_target() {
             "rmdir vault/Needs_Action",
             "mv .tollgate old",
             "rm -rf .",
+            "ln .tollgate/config.toml notes.toml",
+            "ln -f -T .git/config notes.cfg",
+            "ln -t sub .git/config",
+            "cp -l .tollgate/config.toml notes.toml",
+            "cp -al . ../copy",
+            "cp -r --link .git g",
+            "x=$(echo '{}' > .mcp.json)",
+            "f() { echo '{}' > \"$1\"; }; f .mcp.json",
+            "ln -s .git g; echo x > g/config",
+            "mkdir -p e/.claude && echo '{}' > e/.claude/settings.json && cp -r e/. .",
+            "bash <<E\n\\$(echo '{}' > .mcp.json)\nE",
+            ". /dev/null; echo '{}' > .mcp.json; : /prologues/y || exit 74\ntrue",
         ] {
             agent.runs(command).refused("PROTECTED_PATH");
         }
+    }
+}
+
+/// A program that the parser does not know may have made the link.
+#[test]
+fn a_hard_link_is_protected_as_the_file_is() {
+    let world = world();
+    for (file, link) in [(".tollgate/config.toml", "notes.toml"), (".git/config", "sub/notes.cfg")] {
+        fs::hard_link(world.path(file), world.path(link)).unwrap();
+    }
+    fs::hard_link(world.path("a.txt"), world.path("other.txt")).unwrap();
+    for host in HOSTS {
+        let agent = Program::new(&world, host, "s");
+        for link in ["notes.toml", "sub/notes.cfg"] {
+            agent.writes(link, "x\n").refused("PROTECTED_PATH");
+            agent.runs(&format!("echo x > {link}")).refused("PROTECTED_PATH");
+        }
+        agent.writes("other.txt", "one\n").ran();
     }
 }
 

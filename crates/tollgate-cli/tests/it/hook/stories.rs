@@ -132,11 +132,44 @@ fn no_false_alarms() {
         agent.writes("new.txt", "newer\n").ran();
         agent.runs("echo fifth > a.txt").ran();
         agent.writes("a.txt", "sixth\n").ran();
-        // A command whose effects are unknown, but that names the file.
-        agent.runs("perl -e 'open(F, \">\", \"a.txt\"); print F \"seventh\\n\"'").ran();
-        world.holds("a.txt", "seventh\n");
-        agent.writes("a.txt", "eighth\n").ran();
         assert_eq!(ledger(world, "MUTATION_CONFLICT"), Vec::<Value>::new());
+    });
+}
+
+/// Nobody can tell whether an unknown program made the change, or somebody else while it ran. One more read is cheaper than
+/// a lost save.
+#[test]
+fn a_change_that_a_command_does_not_announce_must_be_read_even_if_the_command_names_the_file() {
+    everywhere(|world, agent| {
+        agent.reads("a.txt");
+        agent.runs("perl -e 'open(F, \">\", \"a.txt\"); print F \"changed\\n\"'").ran();
+        world.holds("a.txt", "changed\n");
+        agent.writes("a.txt", "mine\n").refused("STALE_FILE");
+        agent.reads("a.txt");
+        agent.writes("a.txt", "mine\n").ran();
+    });
+}
+
+#[test]
+fn a_save_during_a_command_that_only_names_the_file_is_foreign() {
+    everywhere(|world, agent| {
+        for command in [
+            "wc -l a.txt",
+            "ls -l a.txt",
+            "cat a.txt > /dev/null",
+            "true # pytest a.txt",
+            "true a.txt",
+            "touch a.txt",
+            "cat a.txt | grep -c x > \"$NOWHERE/x\"",
+        ] {
+            agent.reads("a.txt");
+            let mutations = ledger(world, "MUTATION").len();
+            agent
+                .uses_while(&Tool::Shell(command), || world.puts("a.txt", format!("saved: {command}\n")))
+                .ran();
+            agent.writes("a.txt", "mine\n").refused("STALE_FILE");
+            assert_eq!(ledger(world, "MUTATION").len(), mutations, "{command}");
+        }
     });
 }
 

@@ -165,6 +165,25 @@ fn a_stale_file_stays_stale_after_a_command_of_an_unknown_program_that_names_and
 }
 
 #[test]
+fn a_command_whose_target_is_not_known_is_blocked_if_it_names_a_stale_file() {
+    everywhere(|world, _, agent| {
+        for command in [
+            "rm \"$(echo a.txt)\"",
+            "find . -name a.txt -exec rm {} +",
+            "echo a.txt | xargs rm",
+            "cd \"$NOWHERE\"; echo mine > a.txt",
+            "bash <<E\n\\$(echo mine > a.txt)\nE",
+        ] {
+            agent.runs(command).refused("STALE_FILE");
+            world.holds("a.txt", "foreign\n");
+        }
+        // It names another file.
+        agent.runs("rm -f \"$(echo b.txt)\"").ran();
+        assert_eq!(super::reserved(world), 0);
+    });
+}
+
+#[test]
 fn a_file_that_was_saved_just_before_a_command_that_mentions_it_is_stale() {
     everywhere(|world, _, agent| {
         for round in 0..5 {

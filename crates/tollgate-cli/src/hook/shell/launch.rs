@@ -1,0 +1,153 @@
+//! Programs that run the command in their arguments: `env`, `timeout`, `sudo`, `xargs`, `find -exec`.
+
+use std::path::PathBuf;
+
+use super::arguments::{NONE, ProgramArgs, Valued};
+use super::state::Shell;
+use super::word::{AGENT, Word};
+
+/// The commands that a program runs, and where.
+pub(super) struct Launched {
+    pub(super) commands: Vec<Vec<Word>>,
+    /// Another folder than the shell's. `Some(None)`: one that is not known.
+    pub(super) folder: Option<Option<PathBuf>>,
+    /// Variables that are set for the commands.
+    pub(super) variables: Vec<(String, String)>,
+}
+
+/// A program in front of a command, its options with values, and the number of its own operands.
+const PREFIXES: [(&str, Valued, usize); 24] = [
+    (
+        "sudo",
+        Valued {
+            letters: "u:g:C:D:h:p:R:r:T:t:U:",
+            names: &[
+                "user",
+                "group",
+                "close-from",
+                "chdir",
+                "host",
+                "prompt",
+                "chroot",
+                "role",
+                "type",
+                "other-user",
+                "command-timeout",
+            ],
+        },
+        0,
+    ),
+    ("doas", Valued { letters: "u:C:a:", names: &[] }, 0),
+    ("env", Valued { letters: "u:C:S:", names: &["unset", "chdir", "split-string"] }, 0),
+    ("exec", Valued { letters: "a:", names: &[] }, 0),
+    ("command", NONE, 0),
+    ("builtin", NONE, 0),
+    ("coproc", NONE, 0),
+    ("nohup", NONE, 0),
+    ("setsid", NONE, 0),
+    ("unbuffer", NONE, 0),
+    ("busybox", NONE, 0),
+    ("then", NONE, 0),
+    ("do", NONE, 0),
+    ("else", NONE, 0),
+    ("time", Valued { letters: "f:o:", names: &["format", "output"] }, 0),
+    ("timeout", Valued { letters: "k:s:", names: &["kill-after", "signal"] }, 1),
+    ("nice", Valued { letters: "n:", names: &["adjustment"] }, 0),
+    ("ionice", Valued { letters: "c:n:p:P:u:", names: &["class", "classdata"] }, 0),
+    ("chrt", Valued { letters: "T:P:D:", names: &[] }, 1),
+    ("taskset", NONE, 1),
+    ("stdbuf", Valued { letters: "i:o:e:", names: &["input", "output", "error"] }, 0),
+    ("strace", Valued { letters: "a:b:e:E:I:o:O:p:P:s:S:u:U:X:", names: &["output", "trace", "user"] }, 0),
+    ("ltrace", Valued { letters: "a:A:D:e:F:l:n:o:p:s:u:w:x:", names: &["output"] }, 0),
+    ("flock", Valued { letters: "w:E:", names: &["timeout", "conflict-exit-code"] }, 1),
+];
+
+const XARGS: Valued = Valued {
+    letters: "a:d:E:I:L:n:P:s:e::i::l::",
+    names: &["arg-file", "delimiter", "max-args", "max-chars", "max-procs", "process-slot-var"],
+};
+
+/// The commands that this program runs, if it runs commands.
+pub(super) fn launched(shell: &Shell, name: &str, arguments: &[Word]) -> Option<Launched> {
+    let mut launch = Launched { commands: Vec::new(), folder: None, variables: Vec::new() };
+    match name {
+        "xargs" => {
+            let (given, command) = ProgramArgs::before_operands(arguments, XARGS);
+            // What comes from its input is not known. It replaces a text, or is added at the end.
+            let replaced =
+                given.value(&["I", "i", "replace"]).and_then(Word::as_text).filter(|text| !text.is_empty());
+            let mut command = with_unknown(command, replaced.unwrap_or("{}"));
+            if !given.has(&["I", "i", "replace"]) {
+                command.push(Word::Unknown);
+            }
+            launch.commands.push(command);
+        }
+        "find" => launch.commands.extend(executed_by_find(arguments)),
+        name => {
+            let (_, valued, operands) = PREFIXES.iter().find(|(prefix, ..)| *prefix == name)?;
+            let (given, mut rest) = ProgramArgs::before_operands(arguments, *valued);
+            rest = rest.get(*operands..).unwrap_or_default();
+            let folder = match name {
+                "env" => given.value(&["C", "chdir"]),
+                "sudo" => given.value(&["D", "chdir"]),
+                _ => None,
+            };
+            launch.folder = folder.map(|folder| folder.as_text().and_then(|folder| shell.env.path(folder)));
+            if name == "env" && given.has(&["u", "unset", "i", "ignore-environment"]) {
+                launch.variables.push((AGENT.to_owned(), String::new()));
+            }
+            while let [word, after @ ..] = rest
+                && ["env", "sudo"].contains(&name)
+                && let Some((variable, value)) = word.as_text().and_then(|word| word.split_once('='))
+            {
+                launch.variables.push((variable.to_owned(), value.to_owned()));
+                rest = after;
+            }
+            let text = |script: Word, arguments: &[Word]| {
+                let shell = [Word::text("sh"), Word::text("-c"), script, Word::text("sh")];
+                shell.into_iter().chain(arguments.iter().cloned()).collect()
+            };
+            let command = match (name, given.value(&["S", "split-string"]), rest) {
+                // It splits the text as a shell does, and more arguments follow.
+                ("env", Some(words), rest) => {
+                    let script = words.as_text().map(|words| Word::text(&format!("{words} \"$@\"")));
+                    text(script.unwrap_or(Word::Unknown), rest)
+                }
+                ("flock", _, [option, script, ..])
+                    if option.as_text().is_some_and(|option| option.starts_with("-c")) =>
+                {
+                    text(script.clone(), &[])
+                }
+                (.., rest) => rest.to_vec(),
+            };
+            launch.commands.push(command);
+        }
+    }
+    Some(launch)
+}
+
+/// The commands after `-exec`. The files that it has found are not known.
+fn executed_by_find(arguments: &[Word]) -> Vec<Vec<Word>> {
+    let is = |word: &Word, words: &[&str]| word.as_text().is_some_and(|word| words.contains(&word));
+    let mut commands = Vec::new();
+    let mut rest = arguments;
+    while let Some(at) = rest.iter().position(|word| is(word, &["-exec", "-execdir", "-ok", "-okdir"])) {
+        rest = &rest[at + 1..];
+        let end = rest.iter().position(|word| is(word, &[";", "+"])).unwrap_or(rest.len());
+        commands.push(with_unknown(&rest[..end], "{}"));
+        rest = &rest[end..];
+    }
+    if arguments.iter().any(|word| is(word, &["-delete"])) {
+        commands.push(vec![Word::text("rm"), Word::Unknown]);
+    }
+    commands
+}
+
+/// A command in which the words with this text are not known.
+fn with_unknown(command: &[Word], replaced: &str) -> Vec<Word> {
+    let known = |word: &Word| match word.as_text() {
+        Some(text) if text.contains(replaced) => Word::Unknown,
+        _ => word.clone(),
+    };
+    command.iter().map(known).collect()
+}

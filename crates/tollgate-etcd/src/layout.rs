@@ -129,8 +129,9 @@ impl Layout {
         since: Timestamp,
     ) -> Option<String> {
         let state = slot.state();
-        let waits = matches!(state, State::NeedsAction | State::Approved);
-        waits.then(|| format!("{}/queue/{urgency}/{}/{name}\0{state}", self.prefix, sortable(since)))
+        state
+            .is_claimable()
+            .then(|| format!("{}/queue/{urgency}/{}/{name}\0{state}", self.prefix, sortable(since)))
     }
 
     /// The marks in the index of the queue.

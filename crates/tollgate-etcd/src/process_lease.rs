@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use tollgate_base::boot_clock::millis_since_boot;
+use tollgate_base::boot_clock::{millis, millis_since_boot};
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::name::{ClaimId, random_id};
 use tollgate_vault::state::Slot;
@@ -230,10 +230,6 @@ impl ProcessLease {
         let inside = self.inside();
         !inside.held.is_empty() || !inside.left.is_empty()
     }
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Whether a lease that was renewed at `heard` has most of its term left.

@@ -169,7 +169,7 @@ impl Store for EtcdStore {
     fn get(&self, task: &TaskName, state: Option<State>, _now: Timestamp) -> Result<Option<Task>> {
         let inside = self.known()?;
         // A claim of what the view proposes: the step is compared with the engine. Everything else must be certain.
-        if matches!(state, Some(State::NeedsAction | State::Approved)) {
+        if state.is_some_and(State::is_claimable) {
             let find = |view: &mut View| view.named(task)?.find(state);
             if let Some(found) = inside.with_view(find).flatten() {
                 return Ok(Some(found));

@@ -6,7 +6,7 @@
 use jiff::Timestamp;
 use tokio_postgres::Row;
 use tollgate_base::error::{Fault, Result};
-use tollgate_base::task::{State, TaskName};
+use tollgate_base::task::TaskName;
 use tollgate_vault::brief::{HEAD, UNREADABLE, urgency_of};
 use tollgate_vault::state::Slot;
 use tollgate_vault::store::QueuePage;
@@ -51,7 +51,7 @@ const RANK: &str = "update tasks t set urgency = new.urgency
 
 /// Whether tasks in this slot are in the queue.
 pub(crate) fn waits(slot: &Slot) -> bool {
-    matches!(slot.state(), State::NeedsAction | State::Approved)
+    slot.state().is_claimable()
 }
 
 /// At most this many tasks after a cursor.

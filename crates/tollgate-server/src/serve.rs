@@ -184,10 +184,9 @@ impl McpEndpoint {
         });
         // The server stays the same, and with it what its turns have read.
         known.server.replace_gate(gate);
-        if let Some(vault) = &open.vault {
-            let settle = open.gate.workspace().settings().vault.settle.0;
-            known.server.replace_tasks(mcp::ServedVault::new(vault.clone(), settle));
-        }
+        let settle = open.gate.workspace().settings().vault.settle.0;
+        let tasks = open.vault.as_ref().map(|vault| mcp::ServedVault::new(vault.clone(), settle));
+        known.server.replace_tasks(tasks);
         known.follows = follows;
         Ok(Some(known.router.clone()))
     }

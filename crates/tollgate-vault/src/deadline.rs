@@ -19,7 +19,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::claim::ClaimId;
-use tollgate_base::boot_clock::{boot_id, millis_since_boot};
+use tollgate_base::boot_clock::{boot_id, millis, millis_since_boot};
 use tollgate_base::error::{At, Fault, Result};
 use tollgate_base::file::{names_in, replace_file};
 use tollgate_base::lock::Lock;
@@ -100,10 +100,6 @@ impl DeadlineFile {
 struct SweptFile {
     boot: String,
     swept_ms: u64,
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl ClaimDeadlines {

@@ -86,7 +86,7 @@ impl Vault {
             if let Some(circle) = self.circle(&name, after, now)? {
                 return Ok(Err(circle));
             }
-            // If not, another process has just added a task with that name. Every other fault would come again.
+            // If not, another process has just added a task with that name. A fault is returned: it would come again.
             if let Some(landed) = self.try_add(&name, text, now)? {
                 return Ok(Ok(landed));
             }

@@ -136,7 +136,7 @@ impl Vault {
             // Moved since the folder was read, or one of two of the same name.
             Ok(Some(_)) => Ok(Some(row)),
             // It would be the same for every task.
-            Err(fault @ Fault::Unreachable { .. }) => Err(fault),
+            Err(fault @ (Fault::Unreachable { .. } | Fault::RemoteRefused { .. })) => Err(fault),
             // One task that cannot be read does not hide the others.
             Err(fault) => {
                 let brief = row.task.brief.and_then(|_| Err(Broken(fault.to_string())));

@@ -138,7 +138,7 @@ pub(crate) fn open_at(workspace: &Workspace, home: &VaultHome, options: TaskOpti
         Fault::Invalid { what } => {
             let path = home.root.join(STATE_FOLDER).join("config.toml");
             let key = if home.settings.vault.sync == Sync::Git { "sync" } else { "store" };
-            let what = format!("it names a store that cannot be used, by `{key}` under `[vault]`: {what}");
+            let what = format!("`{key}` under `[vault]` names a store that cannot be used: {what}");
             Fault::Config { path, what }
         }
         fault => fault,

@@ -67,6 +67,19 @@ impl VaultHome {
         matches!(self.settings.vault.chosen_store(), StoreChoice::Engine(_))
     }
 
+    /// Whether this is the same vault in the same store. A server that has begun with one vault cannot go on with another: its
+    /// heartbeats, its claims and its folder view belong to the first.
+    pub fn is_same_vault(&self, other: &Self) -> bool {
+        let store = |home: &Self| home.settings.vault.chosen_store().clone();
+        self.folder() == other.folder() && store(self) == store(other)
+    }
+
+    /// The fault of a configuration that names another vault than the one with which a server has begun.
+    pub fn another_vault(&self) -> Fault {
+        let path = self.root.join(STATE_FOLDER).join("config.toml");
+        Fault::Config { path, what: "it names another vault than before; start this server again".into() }
+    }
+
     /// Whether there is a vault. A store that keeps the tasks elsewhere may show none of them.
     pub fn has_vault(&self) -> bool {
         is_vault(&self.folder()) || self.settings.vault.is_shared()

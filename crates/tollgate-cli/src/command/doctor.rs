@@ -119,7 +119,7 @@ fn look(invocation: &Invocation, root: &Path, facts: &mut Vec<Fact>) {
         add("ledger", ledger(invocation, root));
         levels(levels_without_state(), &mut add);
         add("turns", turns(invocation));
-        // A fault of the home is one of the settings or of the worktree, and already reported.
+        // Faults here come from the settings or the worktree, and are already reported.
         if let Some(fact) = home.ok().and_then(|home| vault_without_state(&home).transpose()) {
             add("vault", fact);
         }

@@ -232,8 +232,8 @@ fn missing_folders(missing: &[State]) -> String {
     let names: Vec<String> = missing.iter().map(|state| format!("`{state}`")).collect();
     match names.len() {
         0 => String::new(),
-        1 => format!("; it had no folder {}, which tollgate creates when it is needed", names[0]),
-        _ => format!("; it had no folders {}, which tollgate creates when they are needed", names.join(", ")),
+        1 => format!("; it has no folder {}, which tollgate creates when it is needed", names[0]),
+        _ => format!("; it has no folders {}, which tollgate creates when they are needed", names.join(", ")),
     }
 }
 

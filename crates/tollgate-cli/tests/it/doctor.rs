@@ -272,7 +272,7 @@ fn without_state_everything_else_is_checked_and_nothing_is_created() {
     ok       privacy      private (mode 700)
     ok       ledger       0 lines, valid
     ok       turns        0 running
-    ok       vault        `vault`, 0 open tasks; it had no folder `Needs_Action`, which tollgate creates when it is needed
+    ok       vault        `vault`, 0 open tasks; it has no folder `Needs_Action`, which tollgate creates when it is needed
     no problems
     "#);
     let answer = world.json("doctor");

@@ -308,7 +308,7 @@ fn a_store_that_cannot_be_used_is_a_fault_of_the_configuration() {
     insta::assert_snapshot!(world.run("task list").filtered, @r#"
     exit 3
     --- stderr
-    error: `.tollgate/config.toml` names a store that cannot be used, by `store` under `[vault]`: tollgate knows no engine `mysql`: use `etcd://`, `etcds://` or `postgres://`
+    error: `.tollgate/config.toml` is not valid: `store` under `[vault]` names a store that cannot be used: tollgate knows no engine `mysql`: use `etcd://`, `etcds://` or `postgres://`
     hint: fix the file, then try again
     "#);
     world.run("task list --json").is(3).fault("CONFIG_INVALID");

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use maud::{Markup, html};
+use tollgate::error::Fault;
 use tollgate::vault::Vault;
 use tollgate::vault::brief::Priority;
 use tollgate::vault::state::{Slot, State};
@@ -49,7 +50,10 @@ pub(super) fn rows(vault: &Vault, listed: &[TaskSummary], now: Timestamp) -> Vec
         let stored = match listed.slot.state() {
             state if state.is_final() => None,
             _ => vault.store().get(&listed.name, None, now).unwrap_or_else(|fault| {
-                row.broken.get_or_insert_with(|| fault.to_string());
+                // A store that does not answer is no fault of the task.
+                if !matches!(fault, Fault::Unreachable { .. } | Fault::RemoteRefused { .. }) {
+                    row.broken.get_or_insert_with(|| fault.to_string());
+                }
                 None
             }),
         };

@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 use tollgate::error::Result;
 use tollgate::gate::Gate;
 use tollgate::name::Agent;
+use tollgate::tasks::VaultHome;
 use tollgate::turn::Session;
 use tollgate::workspace::{Workspace, read_settings};
 
@@ -90,7 +91,7 @@ impl Server {
     /// Adds the workspace's tasks. Without them the task tools answer that there is no vault.
     #[must_use]
     pub fn with_tasks(self, tasks: ServedVault) -> Self {
-        self.replace_tasks(tasks);
+        self.replace_tasks(Some(tasks));
         self
     }
 
@@ -101,8 +102,8 @@ impl Server {
 
     /// From the next call on, clients use this vault. Only for servers whose clients hold no claims by a lock: a lease lasts
     /// in the store itself.
-    pub(crate) fn replace_tasks(&self, tasks: ServedVault) {
-        *lock(&self.0.tasks) = Some(Arc::new(tasks));
+    pub(crate) fn replace_tasks(&self, tasks: Option<ServedVault>) {
+        *lock(&self.0.tasks) = tasks.map(Arc::new);
     }
 
     /// Ends the turns that were idle for too long. The HTTP transport calls this on a timer.
@@ -126,7 +127,13 @@ impl Server {
         // The stamp is older than what is read below, so a change in between is found by the next call.
         if *seen != Some(stamp) {
             if read_settings(&path)? != *self.gate().workspace().settings() {
-                self.replace_gate(open()?);
+                let gate = open()?;
+                let home = |gate: &Gate| VaultHome::of(gate.workspace().path(), gate.workspace().settings());
+                let now = home(&gate)?;
+                if self.tasks().is_some() && !now.is_same_vault(&home(&self.gate())?) {
+                    return Err(now.another_vault());
+                }
+                self.replace_gate(gate);
             }
             *seen = Some(stamp);
         }

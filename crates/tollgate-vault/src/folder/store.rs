@@ -120,8 +120,8 @@ impl Store for FolderStore {
             return Ok(scan);
         }
         let path = self.private.join("cache").join(state.as_str());
-        // One process at a time reads a folder for the first time; the others then find in the cache what it read. On a
-        // read-only file system there is no cache to wait for.
+        // One process at a time reads a folder for the first time; the others then find in the cache what it read. Without
+        // the lock, as on a read-only file system, everybody reads for themselves.
         let reading = Lock::acquire(&path.with_extension("lock"), LOCK_WAIT).ok();
         let known = fs::read(&path).unwrap_or_default();
         let _reading = reading.filter(|_| known.is_empty());

@@ -75,6 +75,16 @@ pub(super) enum ViewTrouble {
     ByFile(Fault),
 }
 
+impl ViewTrouble {
+    /// A change by a person has failed. If the store refuses it, it may take others.
+    pub(super) fn of_store(fault: Fault) -> Self {
+        match fault {
+            Fault::RemoteRefused { .. } => Self::ByFile(fault),
+            fault => Self::ByStore(fault),
+        }
+    }
+}
+
 impl From<Fault> for ViewTrouble {
     fn from(fault: Fault) -> Self {
         Self::ByFile(fault)

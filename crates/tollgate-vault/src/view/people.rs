@@ -152,7 +152,7 @@ impl FolderView {
             Ok(Err(Denial::Changed(_))) => Ok(TakenByHand::Again),
             Ok(Err(denial)) => Ok(TakenByHand::No(denial.to_string())),
             Err(Fault::Invalid { what }) => Ok(TakenByHand::No(what)),
-            Err(fault) => Err(ViewTrouble::ByStore(fault)),
+            Err(fault) => Err(ViewTrouble::of_store(fault)),
         }
     }
 
@@ -271,7 +271,7 @@ impl FolderView {
                 "there is another task of this name".to_owned()
             }
             Err(Fault::Invalid { what }) => what,
-            Err(fault) => return Err(ViewTrouble::ByStore(fault)),
+            Err(fault) => return Err(ViewTrouble::of_store(fault)),
         };
         self.notes.gone(task, State::NeedsAction)?;
         self.keep(task, file, &why)

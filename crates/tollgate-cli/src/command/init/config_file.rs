@@ -98,7 +98,8 @@ const PARSE_LINE: &str = "# parse = []\n";
 /// The configuration, with the lines that this call adds to it.
 pub(super) struct ConfigFile {
     path: PathBuf,
-    was_there: bool,
+    /// What was in the file; `None` if there was no file.
+    found: Option<String>,
     text: String,
     settings: Settings,
     /// The lines that were added, without their newlines.
@@ -108,15 +109,10 @@ pub(super) struct ConfigFile {
 impl ConfigFile {
     /// The configuration at this path, or the template. A configuration that is not valid is a fault.
     pub(super) fn read(path: &Path) -> Result<Self, Fault> {
-        let (was_there, text) = match fs::read_to_string(path) {
-            // A link that leads nowhere is the user's own, too.
-            Err(error) if error.kind() == io::ErrorKind::NotFound && path.symlink_metadata().is_err() => {
-                (false, TEMPLATE.to_owned())
-            }
-            text => (true, text.at("read", path)?),
-        };
+        let found = found_at(path)?;
+        let text = found.clone().unwrap_or_else(|| TEMPLATE.to_owned());
         let settings = Settings::parse(&text, path)?;
-        Ok(Self { path: path.to_owned(), was_there, text, settings, added: Vec::new() })
+        Ok(Self { path: path.to_owned(), found, text, settings, added: Vec::new() })
     }
 
     /// The settings, with the added lines.
@@ -126,7 +122,7 @@ impl ConfigFile {
 
     /// The lines that were added to a configuration that was there.
     pub(super) fn added(&self) -> &[String] {
-        if self.was_there { &self.added } else { &[] }
+        if self.found.is_some() { &self.added } else { &[] }
     }
 
     /// Lets shell commands run through `tollgate run`, except for those of the programs `parsed`, unless the user has decided
@@ -187,12 +183,25 @@ impl ConfigFile {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             made => made.at("make", state)?,
         }
-        if self.was_there && self.added.is_empty() {
+        if self.found.is_some() && self.added.is_empty() {
             return Ok(ConfigSetup::Kept);
+        }
+        if found_at(&self.path)? != self.found {
+            let what = "it was changed in the meantime; run the command again".to_owned();
+            return Err(Fault::Config { path: self.path.clone(), what });
         }
         // Whole and flushed: an empty configuration would silently mean the defaults.
         replace_file(&self.path, self.text.as_bytes(), FileAccess::Normal)?;
-        Ok(if self.was_there { ConfigSetup::Changed } else { ConfigSetup::Written })
+        Ok(if self.found.is_some() { ConfigSetup::Changed } else { ConfigSetup::Written })
+    }
+}
+
+/// The text of the configuration, if there is one.
+fn found_at(path: &Path) -> Result<Option<String>, Fault> {
+    match fs::read_to_string(path) {
+        // A link that leads nowhere is the user's own, too.
+        Err(error) if error.kind() == io::ErrorKind::NotFound && path.symlink_metadata().is_err() => Ok(None),
+        text => text.at("read", path).map(Some),
     }
 }
 
@@ -254,7 +263,7 @@ mod tests {
     fn the_vault_can_be_added_to_any_configuration() {
         let of = |text: &str| ConfigFile {
             path: "config.toml".into(),
-            was_there: true,
+            found: Some(String::new()),
             text: text.to_owned(),
             settings: Settings::parse(text, Path::new("config.toml")).unwrap(),
             added: Vec::new(),

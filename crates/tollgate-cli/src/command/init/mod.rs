@@ -189,14 +189,14 @@ impl InitPlan {
     }
 
     fn carry_out(&self, invocation: &Invocation, root: &Path) -> Result<ConfigSetup, Fault> {
-        let done = self.config.save(root)?;
-        if let Some(url) = &self.engine {
-            invocation.trust().agree_to_engine(url)?;
-        }
+        // The configuration comes last: it must not name a vault that could not be made.
         if let Some(vault) = &self.vault {
             vault.make()?;
         }
-        Ok(done)
+        if let Some(url) = &self.engine {
+            invocation.trust().agree_to_engine(url)?;
+        }
+        self.config.save(root)
     }
 }
 

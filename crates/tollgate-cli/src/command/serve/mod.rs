@@ -171,8 +171,8 @@ fn stop_on_signals(bound: &Bound, demo: bool) -> Result<()> {
 struct LocalWorkspace {
     invocation: Invocation,
     root: PathBuf,
-    /// The background thread is started once, however often the workspace is opened.
-    in_touch: Mutex<bool>,
+    /// The vault for which the background thread was started: once, however often the workspace is opened.
+    in_touch: Mutex<Option<VaultHome>>,
     /// As long as this lives, the folders show the tasks of an engine.
     view: OnceLock<Maintainer>,
 }
@@ -202,13 +202,17 @@ impl WorkspaceProvider for LocalWorkspace {
         }
         let workspace = self.invocation.workspace()?;
         let tasks = self.invocation.tasks_of(&workspace)?;
+        let home = VaultHome::of(workspace.path(), workspace.settings())?;
+        let mut in_touch = self.in_touch.lock().unwrap_or_else(PoisonError::into_inner);
+        if in_touch.as_ref().is_some_and(|known| !known.is_same_vault(&home)) {
+            return Err(home.another_vault());
+        }
         if let Some(tasks) = &tasks {
-            let mut is_in_touch = self.in_touch.lock().unwrap_or_else(PoisonError::into_inner);
-            if !*is_in_touch {
+            if in_touch.is_none() {
                 tasks.keep_in_touch()?;
-                *is_in_touch = true;
+                *in_touch = Some(home);
             }
-            drop(is_in_touch);
+            drop(in_touch);
             if self.view.get().is_none()
                 && let Some(view) = tasks.keep_view()?
             {

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use tollgate::vault::store::Landed;
-use tollgate::vault::{BEATS, Claimed, State};
+use tollgate::vault::{BEATS, Claimed};
 use tollgate_base::boot_clock::{comes, millis, millis_since_boot};
 
 use super::shift::Shift;
@@ -132,10 +132,8 @@ impl Shift<'_> {
     /// Whether a command without a claim may go on: it has released the task itself, as `released` says from then on, and nobody
     /// can claim the task now.
     fn may_go_on(&self, claimed: &Claimed, released: &mut Option<Landed>) -> bool {
-        let is_claimable =
-            |landed: &Landed| matches!(landed.slot.state(), State::NeedsAction | State::Approved);
         match self.tasks.vault.ended(&claimed.task, &claimed.claim.id, self.invocation.now()) {
-            Ok(Some(landed)) => !is_claimable(released.insert(landed)),
+            Ok(Some(landed)) => !released.insert(landed).slot.state().is_claimable(),
             // Somebody else has the task.
             Ok(None) => false,
             // The next look may say more. Before the first, the claim may just as well have been taken away.

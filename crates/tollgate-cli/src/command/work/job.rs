@@ -16,7 +16,7 @@ use tollgate::vault::State;
 use tollgate::vault::block::Verdict;
 use tollgate::vault::retry::with_retry;
 use tollgate::vault::store::Landed;
-use tollgate::vault::{ClaimLock, Claimed, Release, TaskName};
+use tollgate::vault::{BEATS, ClaimLock, Claimed, Release, TaskName};
 
 use super::heartbeat::Fenced;
 use super::relay::Relay;
@@ -187,7 +187,7 @@ impl Shift<'_> {
     /// this process, and another worker reclaims the task.
     fn insist(&self, claimed: &Claimed, how: &Release) -> Result<Landed, Ended> {
         let (vault, task, id) = (&self.tasks.vault, &claimed.task, &claimed.claim.id);
-        let mut told = false;
+        let (mut told, began) = (false, Instant::now());
         loop {
             match with_retry(|| vault.release(task, id, how, self.invocation.now()), &sleep) {
                 Ok(Ok(landed)) => return Ok(landed),
@@ -202,7 +202,17 @@ impl Shift<'_> {
                     if !std::mem::replace(&mut told, true) {
                         self.tell(&words::work_fault(&self.invocation.viewpoint(), &fault));
                     }
-                    if matches!(fault, Fault::Invalid { .. }) || self.must_end() {
+                    // What an engine refuses may be allowed again, but the claim lasts no longer than its lease.
+                    let is_over = match fault {
+                        Fault::Invalid { .. } => true,
+                        Fault::RemoteRefused { .. } => {
+                            let interval =
+                                self.tasks.vault.heartbeat_interval(&claimed.claim).unwrap_or_default();
+                            began.elapsed() > BEATS * interval
+                        }
+                        _ => false,
+                    };
+                    if is_over || self.must_end() {
                         return Err(Ended::Lost);
                     }
                     sleep(RELEASE_PAUSE);

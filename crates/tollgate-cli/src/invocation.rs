@@ -296,6 +296,11 @@ impl Invocation {
         }
     }
 
+    /// Whether `TOLLGATE_AGENT` names an agent. Programs that this one starts inherit that, unlike an argument.
+    pub(crate) fn is_named_by_variable(&self) -> bool {
+        self.surroundings.agent.is_some()
+    }
+
     /// The acting agent: given, else the user, else `cli`.
     pub(crate) fn agent(&self) -> Result<Agent, CliError> {
         if let Some(agent) = &self.global.agent {

@@ -8,6 +8,7 @@ use crate::conflict;
 use crate::disk::Found;
 use crate::path::FilePath;
 use crate::refusal::{ChangedBy, ErrorType, Outcome, Reason, Refusal, Refused};
+use crate::refused_write::MERGE_TOOL;
 use crate::request::Request;
 use crate::turn::{FileState, TEXT_PER_FILE};
 use tollgate_base::digest::Digest;
@@ -71,7 +72,7 @@ pub(crate) fn record(request: &Request<'_>, refusals: &[Refusal], status: Refusa
 fn explain(request: &Request<'_>, refusal: &mut Refusal) -> Result<()> {
     let path = request.key(&refusal.path).display().to_string();
     let Reason::Stale(stale) = &mut refusal.reason else { return Ok(()) };
-    stale.changed_by = author_of(request, &path, stale.actual)?.map(|author| author.by);
+    stale.changed_by = author_of(request, &path, stale.actual)?;
     if let (Some(old), Some(new)) = (stale.expected.digest(), stale.actual.digest())
         && let Some(old) = request.turn.text(old)?
         && let Some(new) = current_text(request, &refusal.path, new)?
@@ -81,25 +82,44 @@ fn explain(request: &Request<'_>, refusal: &mut Refusal) -> Result<()> {
     Ok(())
 }
 
-/// The author of a change, and the tool.
-pub(crate) struct Author {
-    pub(crate) by: ChangedBy,
-    pub(crate) tool: String,
-}
-
 /// The author of the newest change in the ledger that gave the file this state.
-pub(crate) fn author_of(request: &Request<'_>, path: &str, state: FileState) -> Result<Option<Author>> {
+fn author_of(request: &Request<'_>, path: &str, state: FileState) -> Result<Option<ChangedBy>> {
     for line in request.root.ledger().newest_first()?.take(LINES) {
         // `ledger verify` reports a damaged line. The refusal matters more than its details.
         let Ok(line) = line else { break };
         let Event::Mutation(Mutation::File(change), _) = &line.event else { continue };
         let place = change.moved_to.as_ref().unwrap_or(&change.target_file);
         if place == path && change.hash_after == state.digest() {
-            let (tool, time) = (change.tool_name.clone(), line.time);
-            return Ok(line.agent.map(|agent| Author { by: ChangedBy { agent, time }, tool }));
+            let time = line.time;
+            return Ok(line.agent.map(|agent| ChangedBy { agent, time }));
         }
     }
     Ok(None)
+}
+
+/// Whether the ledger shows that this agent brought the file from one state to the other: by guarded changes one after the other,
+/// or by a merge, which shows the agent what it writes.
+pub(crate) fn is_own_change(
+    request: &Request<'_>,
+    path: &str,
+    from: FileState,
+    to: FileState,
+) -> Result<bool> {
+    let mut wanted = to.digest();
+    for line in request.root.ledger().newest_first()?.take(LINES) {
+        let Ok(line) = line else { break };
+        let Event::Mutation(Mutation::File(change), _) = &line.event else { continue };
+        if change.target_file == path && change.moved_to.is_none() && change.hash_after == wanted {
+            if line.agent.as_ref() != Some(request.turn.agent()) {
+                return Ok(false);
+            }
+            wanted = change.hash_before;
+            if change.tool_name == MERGE_TOOL || wanted == from.digest() {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
 }
 
 /// The bytes on disk, if they still have this hash and are not too many to show.

@@ -22,7 +22,7 @@ use crate::refusal::{Outcome, Reason, Refused};
 use crate::refused_write;
 use crate::request::{Action, Change, Expected, Request};
 use crate::tool_use;
-pub use crate::tool_use::{Mention, Ticket, ToolChange, ToolResult, ToolUse};
+pub use crate::tool_use::{Ticket, ToolChange, ToolResult, ToolUse};
 use crate::turn::{Extent, FileState, Session, Sighting, TEXT_PER_FILE, Turn, TurnState};
 use crate::view::{self, ViewChanges};
 use crate::workspace::Workspace;
@@ -469,15 +469,10 @@ impl Gate {
     /// After a tool that may have changed files without announcing them: looks at these files again. Returns those with
     /// foreign changes.
     ///
-    /// A change is the agent's own if the tool mentioned the file and no other guarded agent wrote these bytes or has
-    /// reserved the file. Then the turn knows the new state. Any other change is foreign: the turn's next write is refused.
-    pub fn look_again(
-        &self,
-        turn: &dyn TurnState,
-        tool: &str,
-        files: &[(FilePath, Mention)],
-    ) -> Result<Vec<FilePath>> {
-        tool_use::look_again(&self.request(turn, tool), files)
+    /// A change is the agent's own if the ledger says so: the tool has made it with guarded writes. Then the turn knows the new
+    /// state. Any other change is foreign: the turn's next write is refused.
+    pub fn look_again(&self, turn: &dyn TurnState, files: &[FilePath]) -> Result<Vec<FilePath>> {
+        tool_use::look_again(&self.request(turn, ""), files)
     }
 }
 

@@ -11,13 +11,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::commit::{Base, file_changed};
 use crate::disk::{Found, Quiet};
-use crate::explain::{author_of, observe, record, refuse};
+use crate::explain::{is_own_change, observe, record, refuse};
 use crate::guard::{READ_WAIT, base, lock};
 use crate::path::{EscapedPath, FilePath};
 use crate::place::Way;
 use crate::recovery;
 use crate::refusal::{Outcome, Reason, Refusal};
-use crate::refused_write::MERGE_TOOL;
 use crate::request::{Expected, Request};
 use crate::reservation::Reservation;
 use crate::root::Root;
@@ -100,15 +99,6 @@ impl Ticket {
             shown.is_some()
         });
     }
-}
-
-/// Whether a tool call mentioned a file that it may have changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mention {
-    /// It did, in some form.
-    Yes,
-    /// It did not.
-    No,
 }
 
 /// How a tool call ended.
@@ -280,29 +270,22 @@ pub(crate) fn keep_overwritten(
     recovery::keep_overwritten(request.root, &key, [before, after], request.turn.agent(), bytes)
 }
 
-pub(crate) fn look_again(request: &Request<'_>, files: &[(FilePath, Mention)]) -> Result<Vec<FilePath>> {
+pub(crate) fn look_again(request: &Request<'_>, files: &[FilePath]) -> Result<Vec<FilePath>> {
     let turn = request.turn;
-    let (mut lines, mut foreign) = (Vec::new(), Vec::new());
-    for (path, mention) in files {
+    let mut foreign = Vec::new();
+    for path in files {
         let Some(sighting) = turn.get(path)? else { continue };
         let (before, now) = (sighting.baseline(Extent::Whole), Now::of(request.root, path)?);
         if now.state == before || now.state == FileState::Unreadable {
             continue;
         }
-        let key = request.key(path);
-        let is_merge = is_own_merge(request, &key, now.state)?;
-        if !is_merge && (*mention == Mention::No || is_by_another(request, &key, now.state)?) {
+        if is_own_change(request, &request.key(path).display().to_string(), before, now.state)? {
+            turn.wrote(path, now.state)?;
+            now.keep_text(turn)?;
+        } else {
             foreign.push(path.clone());
-            continue;
-        }
-        turn.wrote(path, now.state)?;
-        now.keep_text(turn)?;
-        // A merge has its ledger line.
-        if !is_merge {
-            lines.push(applied_line(request, &key, before, now.state)?);
         }
     }
-    append(request.root, &lines)?;
     Ok(foreign)
 }
 
@@ -334,23 +317,6 @@ fn locks_of(root: &Root, keys: &[&Path]) -> Result<StripeLocks> {
     let locks = root.stripes.acquire(keys.iter().copied(), wait)?;
     let path = || keys.first().map(PathBuf::from).unwrap_or_default();
     locks.ok_or_else(|| Fault::Locked { path: path(), waited_s: wait.as_secs() })
-}
-
-/// Whether another agent wrote this state, or another turn has reserved the file.
-fn is_by_another(request: &Request<'_>, key: &Path, state: FileState) -> Result<bool> {
-    let locks = locks_of(request.root, &[key])?;
-    if Reservation::of(request.root, &locks, key)?.is_some_and(|there| !there.is_of(request.turn)) {
-        return Ok(true);
-    }
-    let author = author_of(request, &key.display().to_string(), state)?;
-    Ok(author.is_some_and(|author| author.by.agent != *request.turn.agent()))
-}
-
-/// Whether this agent gave the file this state with `merge`, which shows the agent what it writes. A merge replaces a change
-/// that the agent had not seen, so without this rule its result would count as foreign.
-fn is_own_merge(request: &Request<'_>, key: &Path, state: FileState) -> Result<bool> {
-    let author = author_of(request, &key.display().to_string(), state)?;
-    Ok(author.is_some_and(|by| by.tool == MERGE_TOOL && by.by.agent == *request.turn.agent()))
 }
 
 /// The ledger line of a change that the agent's own tool made.

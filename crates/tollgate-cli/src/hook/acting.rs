@@ -9,10 +9,11 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use tollgate::digest::Digest;
 use tollgate::error::Fault;
-use tollgate::gate::{Gate, Mention, Ticket, ToolChange, ToolResult, ToolUse};
+use tollgate::gate::{Gate, Ticket, ToolChange, ToolResult, ToolUse};
 use tollgate::guard::{Expected, Outcome, Refused};
 use tollgate::path::FilePath;
 use tollgate::refusal::ErrorType;
+use tollgate::settings::GuardMode;
 use tollgate::shared_turn::SharedTurn;
 use tollgate::turn::{Extent, FileState, Sighting, TurnState};
 
@@ -200,8 +201,11 @@ impl Acting<'_> {
 
     /// The answer to a command of tollgate that acts under another name than the agent's own.
     fn acts_as_another(&self, call: &Call, plan: &ToolPlan) -> Result<Option<Value>, CliError> {
+        if self.gate.workspace().settings().guard.mode != GuardMode::Enforce {
+            return Ok(None);
+        }
         let own = [self.session.agent(), self.session.claims_as()];
-        let is_named = self.invocation.named_by_environment()?.is_some();
+        let is_named = self.invocation.is_named_by_variable();
         let another = plan.acts_as.iter().find(|acts| match &acts.name {
             Some(name) => own.iter().all(|own| own.as_str() != name),
             // The shell has the same environment as this hook.
@@ -459,8 +463,8 @@ impl Acting<'_> {
             // foreign, even if the command names the file: somebody else may have saved it while the command ran.
             let changed = turn.files_where(|path| since.last_changed(path) != LastChange::Before)?;
             let unforeseen = changed.into_iter().filter(|path| !own.contains(path.as_path()));
-            let files: Vec<(FilePath, Mention)> = unforeseen.map(|path| (path, Mention::No)).collect();
-            self.gate.look_again(&turn, &call.tool, &files)?;
+            let files: Vec<FilePath> = unforeseen.collect();
+            self.gate.look_again(&turn, &files)?;
         }
         let Some((path, before, text)) = lost else { return Ok(None) };
         // If the text cannot be kept, the agent is told of it all the same.

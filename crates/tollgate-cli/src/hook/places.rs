@@ -69,7 +69,15 @@ impl Shares {
             (plan.shell, plan.gave_up) = (shell, gave_up);
             (plan.unclear, plan.unreadable) = (unclear && is_home, unreadable && is_home);
             plan.people_only.clone_from(&people_only);
-            plan.acts_as.clone_from(&acts_as);
+        }
+        // In another workspace the agent may have another name.
+        let judge = if shares.own.contains_key(home) {
+            Some(home.to_owned())
+        } else {
+            shares.own.keys().next().cloned()
+        };
+        if let Some(plan) = judge.and_then(|judge| shares.own.get_mut(&judge)) {
+            plan.acts_as = acts_as;
         }
         shares
     }

@@ -128,6 +128,26 @@ fn changed_settings_reach_a_running_server_and_its_turn_goes_on() {
 }
 
 #[test]
+fn a_server_whose_configuration_names_another_vault_must_be_started_again() {
+    let world = with_vault("");
+    world.run("task add One").is(0);
+    let mut client = Client::of(&world, "blue");
+    client.done("claim_task", json!({"task": "one"}));
+    let found = std::fs::read_to_string(world.path(".tollgate/config.toml")).unwrap();
+    for change in ["dir = \"other\"\n", "store = \"git\"\n"] {
+        world.puts(".tollgate/config.toml", format!("[vault]\n{change}"));
+        // Otherwise the vault with its claims would be a folder like any other.
+        let answer = client.call("write_file", json!({"path": "vault/Approved/x.md", "content": "mine"}));
+        assert_eq!(answer["isError"], true, "{answer}");
+        let text = answer["content"][0]["text"].as_str().unwrap();
+        assert!(text.contains("names another vault than before; start this server again"), "{text}");
+        assert!(!world.path("vault/Approved/x.md").exists());
+    }
+    world.puts(".tollgate/config.toml", found);
+    client.done("write_file", json!({"path": "a", "content": "mine"}));
+}
+
+#[test]
 fn killing_the_server_frees_its_tasks_at_once() {
     let world = with_vault("");
     world.run("task add One").is(0);

@@ -261,7 +261,7 @@ fn text_not_found() {
     insta::assert_snapshot!(world.run("edit a --old one --new x").filtered, @r#"
     exit 1
     --- stderr
-    refused: the old text is in `a` 2 times
+    refused: the old text occurs 2 times in `a`
       looked for  one
     hint: give more of the lines around it, so that it is unique, or replace all with `--all`
     "#);

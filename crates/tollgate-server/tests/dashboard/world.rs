@@ -229,6 +229,16 @@ impl World {
         self.vault().get(&name(task), Timestamp::now()).unwrap().slot.state()
     }
 
+    /// Waits until a task is in this state: the page may show what is expected before the server has decided.
+    #[track_caller]
+    pub(crate) fn becomes(&self, task: &str, state: State) {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while self.state(task) != state {
+            assert!(Instant::now() < deadline, "{task} is in {}", self.state(task));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     /// The path of a task's file.
     pub(crate) fn place(&self, task: &str) -> PathBuf {
         self.vault().get(&name(task), Timestamp::now()).unwrap().path.clone().unwrap()

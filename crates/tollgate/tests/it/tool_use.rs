@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tollgate::digest::Digest;
-use tollgate::gate::{Mention, Ticket, ToolChange, ToolResult, ToolUse};
+use tollgate::gate::{Ticket, ToolChange, ToolResult, ToolUse};
 use tollgate::guard::{Expected, Outcome, Refused};
 use tollgate::refusal::ErrorType;
 use tollgate::turn::{Extent, FileState, TurnState};
@@ -153,8 +153,8 @@ fn a_reservation_of_another_turn_of_the_same_agent_is_respected() {
     let refused = pre(&second, &writes("w2", &["a"])).unwrap_err();
     assert_eq!(refused.payload().error_type, ErrorType::FileBusy);
     world.outsider_writes("a", "two");
-    let files = [(world.gate.workspace().canonical("a").unwrap(), Mention::Yes)];
-    assert_eq!(world.gate.look_again(&second.turn, "Bash", &files).unwrap(), [files[0].0.clone()]);
+    let files = [world.gate.workspace().canonical("a").unwrap()];
+    assert_eq!(world.gate.look_again(&second.turn, &files).unwrap(), files);
     post(&first, ticket, ToolResult::Succeeded);
     let refused = pre(&second, &writes("w3", &["a"])).unwrap_err();
     assert_eq!(refused.payload().error_type, ErrorType::StaleFile);
@@ -317,35 +317,33 @@ fn an_observed_agent_is_never_blocked() {
     assert_eq!(kinds.iter().filter(|status| *status == "OBSERVED").count(), 3, "{kinds:?}");
 }
 
+/// As after a shell command that has called `tollgate write` itself.
 #[test]
-fn an_unannounced_change_is_the_agents_own_only_if_named_and_not_by_another_agent() {
+fn an_unannounced_change_is_the_agents_own_only_if_the_ledger_says_so() {
     let world = World::new();
-    for path in ["named", "unnamed", "reds", "touched"] {
+    let names = ["own", "over_foreign", "outside", "reds", "touched"];
+    let (blue, shell, red) = (world.agent("blue"), world.agent("blue"), world.agent("red"));
+    for path in names {
         world.outsider_writes(path, "one");
-    }
-    let (blue, red) = (world.agent("blue"), world.agent("red"));
-    for path in ["named", "unnamed", "reds", "touched"] {
         tool_reads(&blue, path);
     }
-    tool_reads(&red, "reds");
-    world.outsider_writes("named", "two");
-    world.outsider_writes("unnamed", "two");
+    for text in ["two", "three"] {
+        shell.reads("own").done();
+        shell.writes("own", text).done();
+    }
+    world.outsider_writes("over_foreign", "foreign");
+    shell.reads("over_foreign").done();
+    shell.writes("over_foreign", "two").done();
+    world.outsider_writes("outside", "two");
+    red.reads("reds").done();
     red.writes("reds", "two").done();
-    let files = [
-        ("named", Mention::Yes),
-        ("unnamed", Mention::No),
-        ("reds", Mention::Yes),
-        ("touched", Mention::Yes),
-    ]
-    .map(|(path, named)| (world.gate.workspace().canonical(path).unwrap(), named));
-    let foreign = world.gate.look_again(&blue.turn, "Bash", &files).unwrap();
-    assert_eq!(foreign, [files[1].0.clone(), files[2].0.clone()]);
-    let _ = pre(&blue, &writes("w1", &["named", "touched"])).unwrap();
-    for path in ["unnamed", "reds"] {
-        assert_eq!(
-            pre(&blue, &writes("w2", &[path])).unwrap_err().payload().error_type,
-            ErrorType::StaleFile
-        );
+    let files = names.map(|path| world.gate.workspace().canonical(path).unwrap());
+    let foreign = world.gate.look_again(&blue.turn, &files).unwrap();
+    assert_eq!(foreign, files[1..4]);
+    let _ = pre(&blue, &writes("w1", &["own", "touched"])).unwrap();
+    for path in &names[1..4] {
+        let refused = pre(&blue, &writes("w2", &[path])).unwrap_err();
+        assert_eq!(refused.payload().error_type, ErrorType::StaleFile, "{path}");
     }
 }
 

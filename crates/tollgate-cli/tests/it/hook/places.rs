@@ -160,6 +160,25 @@ fn a_new_checkout_takes_no_file_out_of_its_workspace() {
     });
 }
 
+/// Another session has the first number outside, so the agent has two names.
+#[test]
+fn an_agent_in_an_inner_workspace_acts_under_its_name_there() {
+    for host in HOSTS {
+        let world = World::with(FAST);
+        world.puts("a.txt", "one\n");
+        world.puts("inner/.tollgate/config.toml", FAST);
+        Program::new(&world, host, "first").reads("a.txt");
+        let agent = Program::new(&world, host, "s");
+        agent.reads("a.txt");
+        let claim = |name: &str| {
+            let command = format!("tollgate task claim --next --agent {name}; cat {}", in_w(&world, "a.txt"));
+            asked(&agent, &Tool::Shell(&command), &world.path("inner"))
+        };
+        assert!(matches!(claim(&format!("{host}-1")), Came::Ran(_)), "{host}");
+        assert!(matches!(claim("boss"), Came::Blocked(_)), "{host}");
+    }
+}
+
 #[test]
 fn hooks_create_no_state_in_the_home_folder() {
     let world = World::bare();

@@ -291,6 +291,11 @@ fn changed_settings_reach_the_agents_of_mcp_and_their_turns_go_on() {
     let broken = until("an error", || Some(client.posts(&list)).filter(|reply| reply.status != 200));
     assert_eq!(broken.status, 500, "{broken:?}");
     assert!(broken.body.contains("what") && !broken.body.contains("tollgate init"), "{broken:?}");
+    // Its heartbeats and its folders are those of the first vault.
+    world.puts(".tollgate/config.toml", "[vault]\ndir = \"other\"\n");
+    let other =
+        until("an error", || Some(client.posts(&list)).filter(|reply| reply.body.contains("another")));
+    assert_eq!(other.status, 500, "{other:?}");
     world.puts(".tollgate/config.toml", "");
     until("an answer", || (client.posts(&list).status == 200).then_some(()));
     assert_eq!(writes("b")["isError"], Value::Null);

@@ -25,6 +25,8 @@ use crate::memory::MemoryStore;
 pub(super) struct Engine {
     store: MemoryStore,
     pub(super) is_down: AtomicBool,
+    /// It answers, but refuses changes, as if its user had lost a right.
+    pub(super) refuses: AtomicBool,
     pub(super) calls: AtomicUsize,
     pub(super) texts: Mutex<BTreeSet<Vec<u8>>>,
 }
@@ -36,6 +38,13 @@ impl Engine {
             return Err(Fault::Unreachable { remote: "engine".into(), what: "it is down".into() });
         }
         Ok(&self.store)
+    }
+
+    fn changed(&self) -> Result<&MemoryStore> {
+        if self.refuses.load(Ordering::Relaxed) {
+            return Err(Fault::RemoteRefused { remote: "engine".into(), what: "no right".into() });
+        }
+        self.called()
     }
 
     fn remember(&self, task: &TaskName) {
@@ -75,13 +84,13 @@ impl Store for Engine {
     }
 
     fn apply(&self, step: &Step) -> Result<StepOutcome> {
-        let outcome = self.called()?.apply(step);
+        let outcome = self.changed()?.apply(step);
         self.remember(&step.task);
         outcome
     }
 
     fn add(&self, id: &StepId, task: &TaskName, text: &[u8], now: Timestamp) -> Result<StepOutcome> {
-        let outcome = self.called()?.add(id, task, text, now);
+        let outcome = self.changed()?.add(id, task, text, now);
         self.remember(task);
         outcome
     }

@@ -104,6 +104,29 @@ fn a_person_approves_only_what_they_have_seen() {
 }
 
 #[test]
+fn changes_that_the_store_refuses_wait_and_hold_nothing_up() {
+    let elsewhere = Elsewhere::new();
+    for name in ["a", "x"] {
+        elsewhere.bring(name, State::NeedsAction);
+    }
+    let mut one = Machine::new(&elsewhere);
+    elsewhere.engine.refuses.store(true, Ordering::Relaxed);
+    one.moves("Needs_Action/a.md", "Rejected/a.md");
+    one.puts("Needs_Action/b.md", "new\n");
+    fs::remove_file(one.path("Needs_Action/x.md")).unwrap();
+    one.hears_of("a");
+    one.hears_of("b");
+    one.hears_of("x");
+    one.view.work().unwrap();
+    assert!(one.path("Rejected/a.md").exists() && one.path("Needs_Action/b.md").exists());
+    assert!(one.path("Needs_Action/x.md").exists(), "what comes after them is shown");
+    assert_eq!(one.told().iter().filter(|told| told.contains("no right")).count(), 2);
+    elsewhere.engine.refuses.store(false, Ordering::Relaxed);
+    one.follow();
+    assert!(one.kept().is_empty(), "nothing was set aside");
+}
+
+#[test]
 fn in_an_outage_the_files_stay_and_what_people_did_is_compared_afterwards() {
     let elsewhere = Elsewhere::new();
     for name in ["x", "y", "z"] {

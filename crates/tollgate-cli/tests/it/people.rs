@@ -272,6 +272,8 @@ fn a_hooked_shell_acts_under_its_own_name() {
             "tollgate mcp --agent boss",
             "x=$(tollgate turn begin --agent boss)",
             "tollgate task claim rent --agent \"$SOMETHING\"",
+            "tollgate write a.txt --agent=$SOMETHING",
+            "tollgate write a.txt --agent=\"$(echo boss)\"",
             "true && export TOLLGATE_AGENT=boss; tollgate write a.txt",
             "if true; then export TOLLGATE_AGENT=boss; fi; tollgate write a.txt",
             "printf -v TOLLGATE_AGENT boss; export TOLLGATE_AGENT; tollgate task claim rent",

@@ -137,7 +137,7 @@ impl Environment {
         if ["$@", "$*", "${@}", "${*}", "\"$@\"", "\"${@}\""].contains(&raw) {
             return self.positional.clone().unwrap_or_else(|| vec![Word::Unknown]);
         }
-        if let Some(word) = self.own_name(node, text) {
+        if let Some(word) = self.agent_name(node, text) {
             return vec![word];
         }
         if let Some(texts) = braces(raw) {
@@ -155,23 +155,24 @@ impl Environment {
         }
     }
 
-    /// `--agent "$TOLLGATE_AGENT"`, or its value alone: the name that the shell has, unless the command changes it.
-    fn own_name(&self, node: Node<'_>, text: &str) -> Option<Word> {
+    /// `--agent "$TOLLGATE_AGENT"`: the name that the shell has, unless the command changes it. The name in `--agent=$X` is
+    /// empty if it is not known, so that the option is not lost.
+    fn agent_name(&self, node: Node<'_>, text: &str) -> Option<Word> {
         let raw = slice(node, text);
-        let value = raw.strip_prefix("--agent=").unwrap_or(raw);
-        let bare = value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value);
-        if !["$TOLLGATE_AGENT", "${TOLLGATE_AGENT}"].contains(&bare) || self.variables.contains_key(AGENT) {
-            return None;
-        }
-        // What these print is not the name of an agent.
-        if ["echo", "printf"].contains(&name_of(node.parent()?, text).as_str()) {
-            return None;
-        }
+        let (option, value) = raw.split_at(if raw.starts_with("--agent=") { "--agent=".len() } else { 0 });
         let is_value = || Some(slice(node.prev_named_sibling()?, text) == "--agent");
-        match raw.strip_suffix(value)? {
-            "" => is_value()?.then(|| Word::text(OWN_NAME)),
-            option => Some(Word::text(&format!("{option}{OWN_NAME}"))),
+        // What these print is not the name of an agent.
+        let prints = || Some(["echo", "printf"].contains(&name_of(node.parent()?, text).as_str()));
+        if option.is_empty() && !(value.contains('$') && is_value()?) || prints()? {
+            return None;
         }
+        let bare = value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value);
+        let is_own = ["$TOLLGATE_AGENT", "${TOLLGATE_AGENT}"].contains(&bare);
+        if is_own && !self.variables.contains_key(AGENT) {
+            return Some(Word::text(&format!("{option}{OWN_NAME}")));
+        }
+        let is_lost = !option.is_empty() && self.word(node, text) == Word::Unknown;
+        is_lost.then(|| Word::text(option))
     }
 
     fn unquoted(&self, text: &str) -> Word {

@@ -272,6 +272,22 @@ fn a_hooked_shell_acts_under_its_own_name() {
             "tollgate mcp --agent boss",
             "x=$(tollgate turn begin --agent boss)",
             "tollgate task claim rent --agent \"$SOMETHING\"",
+            "tollgate write a.txt --agent=$SOMETHING",
+            "tollgate write a.txt --agent=\"$(echo boss)\"",
+            "true && export TOLLGATE_AGENT=boss; tollgate write a.txt",
+            "if true; then export TOLLGATE_AGENT=boss; fi; tollgate write a.txt",
+            "printf -v TOLLGATE_AGENT boss; export TOLLGATE_AGENT; tollgate task claim rent",
+            "export TOLLGATE_AGENT=boss; true; bash -c 'tollgate write a.txt'",
+            "alias t=tollgate; t write a.txt --agent boss",
+            "tollgate $FLAGS write a.txt --agent boss",
+            "tollgate turn begin --agent boss",
+            "tollgate recovery restore x --agent boss",
+            "env -u NODE_ENV -u TOLLGATE_AGENT tollgate write a.txt",
+            "env --unset=TOLLGATE_AGENT tollgate write a.txt",
+            "env -u $SOMETHING tollgate write a.txt",
+            "env -i tollgate write a.txt",
+            "env - tollgate write a.txt",
+            "tollgate task claim rent --agent \"$TOLLGATE_AGENT\"",
         ] {
             let reason = agent.runs(command).blocked();
             let first: serde_json::Value = serde_json::from_str(reason.lines().next().unwrap()).unwrap();
@@ -286,6 +302,13 @@ fn a_hooked_shell_acts_under_its_own_name() {
             "tollgate task claim --help".into(),
             "tollgate task release rent --claim-id x".into(),
             "grep -- '--agent boss' tollgate".into(),
+            "tollgate recovery list --agent boss".into(),
+            "tollgate recovery show x --agent boss".into(),
+            "tollgate turn show --agent boss".into(),
+            "tollgate completions bash --agent boss".into(),
+            "tollgate man --agent boss".into(),
+            "env -u NODE_ENV tollgate read a.txt".into(),
+            "env -uNODE_ENV --unset=X --unset Y tollgate read a.txt".into(),
         ] {
             assert_eq!(
                 agent.asks(&agent.before(&crate::hook::Tool::Shell(&command), "c")),
@@ -296,8 +319,25 @@ fn a_hooked_shell_acts_under_its_own_name() {
         // The shell inherits this name.
         let named = Program::new(&world, host, "t").started_with(vec![("TOLLGATE_AGENT", "blue".into())]);
         let asks = |command: &str| named.asks(&named.before(&crate::hook::Tool::Shell(command), "c"));
-        assert_eq!(asks("tollgate task claim rent"), None);
         for command in [
+            "tollgate task claim rent",
+            "tollgate task claim rent --agent \"$TOLLGATE_AGENT\"",
+            "tollgate task claim rent --agent ${TOLLGATE_AGENT}",
+            "timeout 9 tollgate --agent=\"${TOLLGATE_AGENT}\" task claim rent",
+            "tollgate task claim rent --agent=$TOLLGATE_AGENT",
+            "env -u NODE_ENV tollgate task claim rent",
+            "if true; then TOLLGATE_AGENT=blue tollgate task list; fi; tollgate task claim rent",
+        ] {
+            assert_eq!(asks(command), None, "{command}");
+        }
+        for command in [
+            "TOLLGATE_AGENT=boss; tollgate task claim rent --agent \"$TOLLGATE_AGENT\"",
+            "true && TOLLGATE_AGENT=boss; tollgate task claim rent --agent \"$TOLLGATE_AGENT\"",
+            "tollgate task claim rent --agent \"${TOLLGATE_AGENT}2\"",
+            "tollgate task claim rent --agent \"${TOLLGATE_AGENT:-boss}\"",
+            "true && export TOLLGATE_AGENT=boss; tollgate write a.txt",
+            "if true; then export TOLLGATE_AGENT=boss; fi; tollgate write a.txt",
+            "printf -v TOLLGATE_AGENT boss; export TOLLGATE_AGENT; tollgate task claim rent",
             "env -u TOLLGATE_AGENT tollgate task claim rent",
             "unset TOLLGATE_AGENT; tollgate task claim rent",
         ] {

@@ -86,6 +86,7 @@ pub(super) fn launched(shell: &Shell, name: &str, arguments: &[Word]) -> Option<
         name => {
             let (_, valued, operands) = PREFIXES.iter().find(|(prefix, ..)| *prefix == name)?;
             let (given, mut rest) = ProgramArgs::before_operands(arguments, *valued);
+            let options = &arguments[..arguments.len() - rest.len()];
             rest = rest.get(*operands..).unwrap_or_default();
             let folder = match name {
                 "env" => given.value(&["C", "chdir"]),
@@ -93,8 +94,18 @@ pub(super) fn launched(shell: &Shell, name: &str, arguments: &[Word]) -> Option<
                 _ => None,
             };
             launch.folder = folder.map(|folder| folder.as_text().and_then(|folder| shell.env.path(folder)));
-            if name == "env" && given.has(&["u", "unset", "i", "ignore-environment"]) {
-                launch.variables.push((AGENT.to_owned(), String::new()));
+            if name == "env" {
+                let mut clears = given.has(&["i", "ignore-environment"]);
+                if let [word, after @ ..] = rest
+                    && word.as_text() == Some("-")
+                {
+                    (clears, rest) = (true, after);
+                }
+                // `-u NAME`, `-uNAME`, `--unset=NAME`
+                let is_agent = |word: &Word| word.as_text().is_none_or(|word| word.ends_with(AGENT));
+                if clears || given.has(&["u", "unset"]) && options.iter().any(is_agent) {
+                    launch.variables.push((AGENT.to_owned(), String::new()));
+                }
             }
             while let [word, after @ ..] = rest
                 && ["env", "sudo"].contains(&name)

@@ -100,7 +100,7 @@ pub(super) fn run(
             if let [option, name, ..] = arguments
                 && option.as_text() == Some("-v")
             {
-                shell.env.variables.remove(name.as_text().unwrap_or_default());
+                shell.env.set(name.as_text().unwrap_or_default(), Word::Unknown);
             }
             return AfterProgram::prints(printed(arguments));
         }

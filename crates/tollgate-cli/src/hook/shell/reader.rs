@@ -18,7 +18,7 @@ use super::word::{Environment, Word, unescaped};
 /// The effects of a command that runs in this folder.
 pub(crate) fn effects(command: &str, folder: &Path, home: Option<&Path>) -> Effects {
     let mut reader = Reader { shell: Shell::new(folder, home), piped: None, printed: None };
-    reader.shell.names_us = command.contains("tollgate");
+    reader.shell.names_us = super::people::names_us(command);
     reader.text(command, OutputTarget::Shown, 0);
     let Shell { mut effects, runs_unknown_text, .. } = reader.shell;
     if effects.unclear {

@@ -6,10 +6,13 @@ use std::path::{Path, PathBuf};
 use tree_sitter::Node;
 
 use super::glob;
-use super::tree::{children, slice};
+use super::tree::{children, name_of, slice};
 
 /// The variable with the name of the agent.
 pub(super) const AGENT: &str = "TOLLGATE_AGENT";
+
+/// The value of `--agent "$TOLLGATE_AGENT"`, if the command does not change the variable. No agent can have this name.
+pub(super) const OWN_NAME: &str = "$TOLLGATE_AGENT";
 
 /// The known part of a shell's environment.
 #[derive(Debug, Clone)]
@@ -121,7 +124,11 @@ impl Environment {
         if self.positional != before.positional {
             self.positional = None;
         }
+        let agent_differs = self.variables.get(AGENT) != before.variables.get(AGENT);
         self.variables.retain(|name, value| before.variables.get(name) == Some(value));
+        if agent_differs {
+            self.set(AGENT, Word::Unknown);
+        }
     }
 
     /// The words that a word of a command becomes: usually one.
@@ -129,6 +136,9 @@ impl Environment {
         let raw = slice(node, text);
         if ["$@", "$*", "${@}", "${*}", "\"$@\"", "\"${@}\""].contains(&raw) {
             return self.positional.clone().unwrap_or_else(|| vec![Word::Unknown]);
+        }
+        if let Some(word) = self.agent_name(node, text) {
+            return vec![word];
         }
         if let Some(texts) = braces(raw) {
             return texts.iter().map(|text| self.unquoted(text)).collect();
@@ -143,6 +153,26 @@ impl Environment {
             }
             _ => vec![self.word(node, text)],
         }
+    }
+
+    /// `--agent "$TOLLGATE_AGENT"`: the name that the shell has, unless the command changes it. The name in `--agent=$X` is
+    /// empty if it is not known, so that the option is not lost.
+    fn agent_name(&self, node: Node<'_>, text: &str) -> Option<Word> {
+        let raw = slice(node, text);
+        let (option, value) = raw.split_at(if raw.starts_with("--agent=") { "--agent=".len() } else { 0 });
+        let is_value = || Some(slice(node.prev_named_sibling()?, text) == "--agent");
+        // What these print is not the name of an agent.
+        let prints = || Some(["echo", "printf"].contains(&name_of(node.parent()?, text).as_str()));
+        if option.is_empty() && !(value.contains('$') && is_value()?) || prints()? {
+            return None;
+        }
+        let bare = value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value);
+        let is_own = ["$TOLLGATE_AGENT", "${TOLLGATE_AGENT}"].contains(&bare);
+        if is_own && !self.variables.contains_key(AGENT) {
+            return Some(Word::text(&format!("{option}{OWN_NAME}")));
+        }
+        let is_lost = !option.is_empty() && self.word(node, text) == Word::Unknown;
+        is_lost.then(|| Word::text(option))
     }
 
     fn unquoted(&self, text: &str) -> Word {

@@ -211,27 +211,27 @@ impl Reader {
     /// Reads the substitution at the beginning of a text. Returns its length.
     fn substitution(&mut self, text: &str, depth: usize) -> usize {
         let length = substitution::length(text);
-        if let Some(length) = length {
-            // Only this part, because a parser that gets all that follows would read a long text again and again.
-            let part = &text[..length];
-            let Some(tree) = self.parse(part) else { return text.len() };
-            let node =
-                first_substitution(&tree).filter(|node| node.end_byte() == length && !node.has_error());
-            if let Some(node) = node {
-                self.node(node, part, OutputTarget::Hidden, depth + 1);
-                return length;
-            }
-        }
-        // Its end may be elsewhere.
-        if !text.starts_with('`') && !self.shell.effects.unclear {
+        // Only this part, because a parser that gets all that follows would read a long text again and again.
+        let part = &text[..length.unwrap_or(0)];
+        let Some(tree) = self.parse(part) else { return text.len() };
+        let node = first_substitution(&tree);
+        let is_whole = |node: &Node<'_>| node.end_byte() == part.len() && !node.has_error();
+        let is_certain = node.as_ref().is_some_and(is_whole);
+        if !is_certain && !text.starts_with('`') && !self.shell.effects.unclear {
+            // Its end may be elsewhere.
             let Some(tree) = self.parse(text) else { return text.len() };
             if let Some(node) = first_substitution(&tree).filter(|node| !node.has_error()) {
                 self.node(node, text, OutputTarget::Hidden, depth + 1);
                 return node.end_byte();
             }
         }
-        self.shell.effects.unclear = true;
-        0
+        self.shell.effects.unclear |= !is_certain;
+        match node {
+            Some(node) => self.node(node, part, OutputTarget::Hidden, depth + 1),
+            None if !text.starts_with('`') => return 0,
+            None => {}
+        }
+        part.len()
     }
 
     /// The substitutions in a here-document, unless its end is quoted.
@@ -363,7 +363,7 @@ impl Reader {
         let own = if hidden { OutputTarget::Hidden } else { output };
         self.printed = None;
         match body {
-            Some(body) => self.last(body, text, output, own, &redirects, depth + 1),
+            Some(body) => self.last(body, text, own, &redirects, depth + 1),
             // `> file` alone empties it.
             None => self.shell.write_outputs(&redirects, Some(String::new())),
         }
@@ -381,15 +381,7 @@ impl Reader {
     }
 
     /// Reads a statement whose last command has redirections.
-    fn last(
-        &mut self,
-        node: Node<'_>,
-        text: &str,
-        output: OutputTarget,
-        own: OutputTarget,
-        redirects: &Redirects,
-        depth: usize,
-    ) {
+    fn last(&mut self, node: Node<'_>, text: &str, own: OutputTarget, redirects: &Redirects, depth: usize) {
         if self.shell.is_exhausted(depth) {
             return;
         }
@@ -400,7 +392,7 @@ impl Reader {
                 let Some((last, before)) = all.split_last() else { return };
                 let through = own == OutputTarget::Shown && programs::lets_through(&name_of(*last, text));
                 self.pipeline(before, text, if through { own } else { OutputTarget::Hidden }, depth);
-                self.last(*last, text, output, own, redirects, depth + 1);
+                self.last(*last, text, own, redirects, depth + 1);
             }
             _ => {
                 self.node(node, text, own, depth + 1);
@@ -494,7 +486,7 @@ impl Reader {
             self.running.pop();
             self.shell.env.positional = outer;
         }
-        if let [Word::Unknown, rest @ ..] = words
+        if let [Word::Unknown | Word::Substituted(_), rest @ ..] = words
             && !rest.is_empty()
         {
             // It may be nothing (`$SUDO cp a b`), an assignment (`env A=$B cp a b`), or a program that runs the rest.

@@ -575,6 +575,10 @@ fn many_substitutions_in_a_here_document_are_followed() {
         assert!(!here.effects(&command).unclear, "{command}");
     }
     assert!(here.effects("cat <<E\n$(rm c.rs\nE").unclear);
+    // What is understood of a broken one counts.
+    let broken = "cat <<E\n`rm c.rs; for`, `rm d.rs`\nE";
+    assert!(here.effects(broken).unclear);
+    assert!(here.changes(broken).contains(&"d.rs".into()));
 }
 
 #[test]

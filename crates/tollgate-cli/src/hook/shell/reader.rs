@@ -99,11 +99,10 @@ impl Reader {
         }
         match node.kind() {
             "command" => self.command(node, text, output, &Redirects::default(), depth),
-            "list" => self.list(node, text, output, depth),
-            "redirected_statement" => match node.child_by_field_name("body") {
-                Some(body) if body.kind() == "list" => self.list(node, text, output, depth),
-                body => self.redirected(node, body, text, output, depth),
-            },
+            _ if is_list(node) => self.list(node, text, output, depth),
+            "redirected_statement" => {
+                self.redirected(node, node.child_by_field_name("body"), text, output, depth);
+            }
             "pipeline" => self.pipeline(&children(node), text, output, depth),
             "variable_assignment" => {
                 self.children(node, text, OutputTarget::Hidden, depth);
@@ -172,12 +171,17 @@ impl Reader {
     /// `a && b || c`: only the first command certainly runs.
     fn list(&mut self, node: Node<'_>, text: &str, output: OutputTarget, depth: usize) {
         let mut certain: Option<Environment> = None;
-        for (command, redirected) in commands_of(node) {
+        let (piped, commands) = commands_of(node);
+        for (index, (command, redirected)) in commands.into_iter().enumerate() {
             if self.shell.is_exhausted(depth) {
                 return;
             }
             match redirected {
                 Some(statement) => self.redirected(statement, Some(command), text, output, depth + 1),
+                None if index == 0 && !piped.is_empty() => {
+                    let last = if command.kind() == "pipeline" { children(command) } else { vec![command] };
+                    self.pipeline(&[&piped[..], &last[..]].concat(), text, output, depth + 1);
+                }
                 None => self.node(command, text, output, depth + 1),
             }
             if let Some(certain) = certain {
@@ -555,27 +559,44 @@ impl Reader {
     }
 }
 
-/// The commands of `a && b > file || c`, which the grammar nests to the left, and the statements with their redirections.
-fn commands_of(node: Node<'_>) -> Vec<(Node<'_>, Option<Node<'_>>)> {
-    let mut commands = Vec::new();
+/// Whether these are commands in a row: `a && b || c`, `a && b > file`, or `a | b | c && d`, which the grammar takes for
+/// `a | { b | c && d; }`.
+fn is_list(node: Node<'_>) -> bool {
+    match node.kind() {
+        "list" => node.named_child_count() > 0,
+        "redirected_statement" => node.child_by_field_name("body").is_some_and(is_list),
+        "pipeline" => children(node).last().is_some_and(|last| last.kind() == "list" && is_list(*last)),
+        _ => false,
+    }
+}
+
+/// A command, and the statement with its redirections if that has other commands in it as well.
+type Redirected<'t> = (Node<'t>, Option<Node<'t>>);
+
+/// The commands of `a && b > file || c`, which the grammar nests to the left, and those whose output goes to the first one.
+fn commands_of(node: Node<'_>) -> (Vec<Node<'_>>, Vec<Redirected<'_>>) {
+    let (mut piped, mut commands) = (Vec::new(), Vec::new());
     let (mut first, mut redirected) = (node, None);
-    loop {
-        let body = first.child_by_field_name("body").filter(|body| body.kind() == "list");
-        match (first.kind(), body) {
-            ("list", _) if first.named_child_count() > 0 => {
-                let all = children(first);
-                commands.extend(all[1..].iter().rev().map(|command| (*command, redirected.take())));
-                first = all[0];
-            }
+    while is_list(first) {
+        let mut all = children(first);
+        match (first.kind(), first.child_by_field_name("body")) {
             ("redirected_statement", Some(body)) if redirected.is_none() => {
                 (first, redirected) = (body, Some(first));
+            }
+            ("list", _) => {
+                commands.extend(all.drain(1..).rev().map(|command| (command, redirected.take())));
+                first = all[0];
+            }
+            ("pipeline", _) => {
+                first = all.pop().unwrap_or(first);
+                piped.append(&mut all);
             }
             _ => break,
         }
     }
     commands.push((first, redirected));
     commands.reverse();
-    commands
+    (piped, commands)
 }
 
 /// The substitution at the beginning of a text.

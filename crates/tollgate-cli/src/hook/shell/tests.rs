@@ -643,6 +643,18 @@ fn many_commands_in_a_row_are_understood() {
         assert_eq!(here.reads(&command)[0], "a.txt", "{first}{more}");
         assert!(here.changes(&command).contains(&"d.rs".into()), "{first}{more}");
     }
+    // The grammar takes this for `a | { b | c && d; }`.
+    for command in [
+        "cat a.txt | grep x | head && cat b.txt",
+        "cat a.txt | grep x | head && cat b.txt 2>/dev/null",
+        "cat a.txt | grep x | sort | head && true && cat b.txt",
+        "true && cat a.txt | grep x | head || cat b.txt",
+    ] {
+        assert_eq!(here.reads(command), ["a.txt", "b.txt"], "{command}");
+    }
+    assert_eq!(here.reads("cat a.txt | grep x | wc && cat b.txt"), ["b.txt"]);
+    assert_eq!(here.changes("cat a.txt | sort | tee b.txt && rm c.rs > d.rs"), ["b.txt", "c.rs", "d.rs"]);
+    assert_eq!(here.changes("a | b | c && d && e > b.txt && rm c.rs | tee d.rs"), ["b.txt", "c.rs", "d.rs"]);
     assert!(here.effects("true && cd sub || rm a.txt").gave_up);
     assert!(here.effects("true || cd sub && rm a.txt").gave_up);
     assert_eq!(here.changes("cd sub && true && rm y > z && echo > x"), ["sub/y", "sub/z", "sub/x"]);

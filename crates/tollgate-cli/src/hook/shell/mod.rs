@@ -22,6 +22,7 @@ mod redirect;
 mod scripts;
 mod shown;
 mod state;
+mod substitution;
 #[cfg(test)]
 mod tests;
 mod tree;

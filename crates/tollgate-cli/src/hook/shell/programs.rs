@@ -75,10 +75,8 @@ pub(super) fn run(
         }
         "popd" => (shell.env.folder, shell.env.last_folder) = (None, None),
         "set" => {
-            let given = ProgramArgs::of(arguments, Valued { letters: "o:", names: &[] });
-            let ends = arguments.iter().any(|word| matches!(word.as_text(), Some("--" | "-")));
-            if ends || !given.operands.is_empty() {
-                shell.env.positional = Some(given.operands);
+            if let Some(operands) = set_arguments(arguments) {
+                shell.env.positional = Some(operands.to_vec());
             }
         }
         "shift" => {
@@ -158,7 +156,14 @@ pub(super) fn run(
         "mkdir" | "rmdir" | "touch" | "mkfifo" => {
             touch(shell, given("m:d:r:t:", &["mode", "date", "reference", "time"]).operands);
         }
-        "chmod" | "chown" | "chgrp" => touch(shell, given("", &[]).operands.into_iter().skip(1).collect()),
+        "chmod" | "chown" | "chgrp" => {
+            let given = given("", &["reference", "from"]);
+            // `-x` is no option but a mode.
+            let removes = name == "chmod" && given.has(&["r", "w", "x", "X", "s", "t", "u", "g", "o"]);
+            let own = usize::from(!removes && !given.has(&["reference"]));
+            touch(shell, given.operands.into_iter().skip(own).collect());
+        }
+        "sort" if let Some(file) = sorted_to(arguments) => change(shell, vec![file], Extent::Whole, None),
         "truncate" => {
             let given = given("s:r:", &["size", "reference"]);
             change(shell, given.operands, Extent::Whole, None);
@@ -180,6 +185,7 @@ pub(super) fn run(
             patched(shell, &text.or_else(|| redirects.text.clone()).unwrap_or_default());
         }
         "eval" => return scripts::eval(shell, arguments),
+        "." | "source" => return scripts::source(shell, arguments, redirects),
         "trap" => return scripts::trap(shell, arguments),
         "watch" => return scripts::watch(shell, arguments),
         "script" | "su" | "runuser" => return scripts::of_option(shell, name, arguments),
@@ -235,6 +241,31 @@ fn change_folder(shell: &Shell, arguments: &[Word]) -> Option<PathBuf> {
         Some(Some("-")) => shell.env.last_folder.clone(),
         Some(folder) => shell.env.path(folder?),
     }
+}
+
+/// The new arguments of the shell, if `set` gives it some: what follows its options, or `--`.
+fn set_arguments(words: &[Word]) -> Option<&[Word]> {
+    let mut rest = words;
+    while let [word, after @ ..] = rest {
+        rest = match word.as_text() {
+            Some("--") => return Some(after),
+            Some("-") => return Some(after).filter(|after| !after.is_empty()),
+            // The name of an option follows, as in `-euo pipefail`.
+            Some(option) if option.starts_with(['-', '+']) && option.contains('o') => {
+                after.get(1..).unwrap_or_default()
+            }
+            Some(option) if option.starts_with(['-', '+']) => after,
+            _ => return Some(rest),
+        };
+    }
+    None
+}
+
+/// The file that `sort` writes instead of printing.
+fn sorted_to(arguments: &[Word]) -> Option<Word> {
+    let names = &["output", "key", "field-separator", "buffer-size", "temporary-directory", "parallel"];
+    let given = ProgramArgs::of(arguments, Valued { letters: "k:t:o:S:T:", names });
+    given.value(&["o", "output"]).cloned()
 }
 
 fn sed(shell: &mut Shell, given: &ProgramArgs, shown: bool, redirects: &Redirects) {
@@ -326,8 +357,13 @@ fn git(shell: &mut Shell, arguments: &[Word]) {
     };
     let Some((command, rest)) = words.split_first() else { return };
     let here = std::mem::replace(&mut shell.env.folder, folder);
-    let names = &["source", "conflict", "pathspec-from-file"];
-    let given = ProgramArgs::of(rest, Valued { letters: "s:b:B:m:F:", names });
+    let names = &["source", "conflict", "orphan", "pathspec-from-file"];
+    let letters = match command.as_text() {
+        Some("checkout") => "b:B:",
+        Some("restore") => "s:",
+        _ => "",
+    };
+    let given = ProgramArgs::of(rest, Valued { letters, names });
     match command.as_text() {
         // A word may also be a branch. Only existing files count.
         Some("checkout" | "restore" | "rm") => {

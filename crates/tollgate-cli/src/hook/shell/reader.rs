@@ -12,12 +12,14 @@ use super::people::may_be_people_only;
 use super::programs;
 use super::redirect::{OutputTarget, Redirects};
 use super::state::{PATIENCE, Shell};
+use super::substitution;
 use super::tree::{children, is_end_quoted, name_of, slice, unindented};
-use super::word::{Environment, Word, unescaped};
+use super::word::{Environment, Quotes, Word, unescaped};
 
 /// The effects of a command that runs in this folder.
 pub(crate) fn effects(command: &str, folder: &Path, home: Option<&Path>) -> Effects {
-    let mut reader = Reader { shell: Shell::new(folder, home), piped: None, printed: None };
+    let mut reader =
+        Reader { shell: Shell::new(folder, home), piped: None, printed: None, running: Vec::new() };
     reader.shell.names_us = super::people::names_us(command);
     reader.text(command, OutputTarget::Shown, 0);
     let Shell { mut effects, runs_unknown_text, .. } = reader.shell;
@@ -55,6 +57,8 @@ struct Reader {
     piped: Option<String>,
     /// The text that the last command printed.
     printed: Option<String>,
+    /// The functions that are being read.
+    running: Vec<String>,
 }
 
 impl Reader {
@@ -95,7 +99,10 @@ impl Reader {
         }
         match node.kind() {
             "command" => self.command(node, text, output, &Redirects::default(), depth),
-            "redirected_statement" => self.redirected(node, text, output, depth),
+            _ if is_list(node) => self.list(node, text, output, depth),
+            "redirected_statement" => {
+                self.redirected(node, node.child_by_field_name("body"), text, output, depth);
+            }
             "pipeline" => self.pipeline(&children(node), text, output, depth),
             "variable_assignment" => {
                 self.children(node, text, OutputTarget::Hidden, depth);
@@ -108,27 +115,13 @@ impl Reader {
                 self.shell.env = env;
             }
             "for_statement" => self.repeat(node, text, output, depth),
-            "function_definition" => {
-                if let (Some(name), Some(body)) =
-                    (node.child_by_field_name("name"), node.child_by_field_name("body"))
-                {
-                    let (name, body) = (slice(name, text).to_owned(), slice(body, text).to_owned());
-                    self.shell.env.functions.insert(name, body);
-                }
-                let positional = self.shell.env.positional.take();
-                self.branch(node, text, output, depth);
-                self.shell.env.positional = positional;
-            }
+            "function_definition" => self.define(node, text, output, depth),
             "if_statement" | "while_statement" | "case_statement" | "c_style_for_statement" => {
                 self.branch(node, text, output, depth);
             }
-            "list" => {
-                let all = children(node);
-                self.list(&all, text, output, depth);
-            }
             "ERROR" => {
                 self.children(node, text, output, depth);
-                self.leaf(slice(node, text), depth);
+                self.leaf(slice(node, text), Quotes::Outside, depth);
             }
             "heredoc_redirect" => self.here_document(node, text, depth),
             "unset_command" => {
@@ -138,7 +131,12 @@ impl Reader {
                 }
             }
             "comment" | "raw_string" | "ansi_c_string" => {}
-            _ if node.named_child_count() == 0 => self.leaf(slice(node, text), depth),
+            _ if node.named_child_count() == 0 => {
+                let part = slice(node, text);
+                // The way up the tree takes long.
+                let matters = part.contains("<(") || part.contains(">(");
+                self.leaf(part, if matters { quotes_of(node) } else { Quotes::Outside }, depth);
+            }
             _ => self.children(node, text, output, depth),
         }
     }
@@ -149,6 +147,20 @@ impl Reader {
         }
     }
 
+    /// Keeps a function, and reads it as if it were called with unknown arguments.
+    fn define(&mut self, node: Node<'_>, text: &str, output: OutputTarget, depth: usize) {
+        let name = node.child_by_field_name("name").map(|name| slice(name, text).to_owned());
+        let name = name.unwrap_or_default();
+        if let Some(body) = node.child_by_field_name("body") {
+            self.shell.env.functions.insert(name.clone(), slice(body, text).to_owned());
+        }
+        self.running.push(name);
+        let positional = self.shell.env.positional.take();
+        self.branch(node, text, output, depth);
+        self.shell.env.positional = positional;
+        self.running.pop();
+    }
+
     /// Commands of which nobody can tell whether they run.
     fn branch(&mut self, node: Node<'_>, text: &str, output: OutputTarget, depth: usize) {
         let before = self.shell.env.clone();
@@ -156,27 +168,40 @@ impl Reader {
         self.shell.env.forget_differences(&before);
     }
 
-    /// `a && b || c`: only the first command certainly runs. Returns the environment after it.
-    fn list(&mut self, commands: &[Node<'_>], text: &str, output: OutputTarget, depth: usize) -> Environment {
-        let mut certain = None;
-        for command in commands {
-            self.node(*command, text, output, depth + 1);
-            certain.get_or_insert_with(|| self.shell.env.clone());
+    /// `a && b || c`: only the first command certainly runs.
+    fn list(&mut self, node: Node<'_>, text: &str, output: OutputTarget, depth: usize) {
+        let mut certain: Option<Environment> = None;
+        let (piped, commands) = commands_of(node);
+        for (index, (command, redirected)) in commands.into_iter().enumerate() {
+            if self.shell.is_exhausted(depth) {
+                return;
+            }
+            match redirected {
+                Some(statement) => self.redirected(statement, Some(command), text, output, depth + 1),
+                None if index == 0 && !piped.is_empty() => {
+                    let last = if command.kind() == "pipeline" { children(command) } else { vec![command] };
+                    self.pipeline(&[&piped[..], &last[..]].concat(), text, output, depth + 1);
+                }
+                None => self.node(command, text, output, depth + 1),
+            }
+            if let Some(certain) = certain {
+                self.shell.env.forget_differences(&certain);
+            }
+            certain = Some(self.shell.env.clone());
         }
-        let certain = certain.unwrap_or_else(|| self.shell.env.clone());
-        self.shell.env.forget_differences(&certain);
-        certain
     }
 
     /// A part of the text that the grammar does not divide further. A shell runs the substitutions in it.
-    fn leaf(&mut self, text: &str, depth: usize) {
+    fn leaf(&mut self, text: &str, quotes: Quotes, depth: usize) {
         let mut at = 0;
         while let Some(found) = text[at..].find(['\\', '$', '`', '<', '>']) {
             at += found;
             let rest = &text[at..];
             if let Some(escaped) = rest.strip_prefix('\\') {
                 at += 1 + escaped.chars().next().map_or(0, char::len_utf8);
-            } else if rest.starts_with('`') || rest[1..].starts_with('(') {
+            } else if rest.starts_with('`')
+                || rest[1..].starts_with('(') && (quotes == Quotes::Outside || rest.starts_with('$'))
+            {
                 at += self.substitution(rest, depth).max(1);
             } else {
                 at += 1;
@@ -189,20 +214,28 @@ impl Reader {
 
     /// Reads the substitution at the beginning of a text. Returns its length.
     fn substitution(&mut self, text: &str, depth: usize) -> usize {
-        let Some(tree) = self.parse(text) else { return text.len() };
-        let mut node = tree.root_node();
-        while !node.kind().contains("substitution") && node.kind() != "arithmetic_expansion" {
-            match node.named_child(0) {
-                Some(child) if child.start_byte() == 0 => node = child,
-                _ => {
-                    self.shell.effects.unclear = true;
-                    return 0;
-                }
+        let length = substitution::length(text);
+        // Only this part, because a parser that gets all that follows would read a long text again and again.
+        let part = &text[..length.unwrap_or(0)];
+        let Some(tree) = self.parse(part) else { return text.len() };
+        let node = first_substitution(&tree);
+        let is_whole = |node: &Node<'_>| node.end_byte() == part.len() && !node.has_error();
+        let is_certain = node.as_ref().is_some_and(is_whole);
+        if !is_certain && !text.starts_with('`') && !self.shell.effects.unclear {
+            // Its end may be elsewhere.
+            let Some(tree) = self.parse(text) else { return text.len() };
+            if let Some(node) = first_substitution(&tree).filter(|node| !node.has_error()) {
+                self.node(node, text, OutputTarget::Hidden, depth + 1);
+                return node.end_byte();
             }
         }
-        self.shell.effects.unclear |= node.has_error();
-        self.node(node, text, OutputTarget::Hidden, depth + 1);
-        node.end_byte()
+        self.shell.effects.unclear |= !is_certain;
+        match node {
+            Some(node) => self.node(node, part, OutputTarget::Hidden, depth + 1),
+            None if !text.starts_with('`') => return 0,
+            None => {}
+        }
+        part.len()
     }
 
     /// The substitutions in a here-document, unless its end is quoted.
@@ -213,7 +246,7 @@ impl Reader {
         for part in parts {
             match part.kind() {
                 // The grammar does not know all substitutions in it.
-                "heredoc_body" if !is_quoted => self.leaf(slice(part, text), depth + 1),
+                "heredoc_body" if !is_quoted => self.leaf(slice(part, text), Quotes::Inside, depth + 1),
                 "heredoc_body" | "heredoc_start" | "heredoc_end" => {}
                 _ => self.node(part, text, OutputTarget::Hidden, depth + 1),
             }
@@ -266,7 +299,7 @@ impl Reader {
             self.node(body, text, output, depth + 1);
         }
         self.shell.env.forget_differences(&before);
-        self.shell.env.variables.remove(&name);
+        self.shell.env.set(&name, Word::Unknown);
     }
 
     fn assign(&mut self, node: Node<'_>, text: &str) {
@@ -288,11 +321,17 @@ impl Reader {
     }
 
     /// A statement with redirections. They belong to its last command, in whatever way the grammar nests them.
-    fn redirected(&mut self, node: Node<'_>, text: &str, output: OutputTarget, depth: usize) {
+    fn redirected(
+        &mut self,
+        node: Node<'_>,
+        body: Option<Node<'_>>,
+        text: &str,
+        output: OutputTarget,
+        depth: usize,
+    ) {
         let mut redirects = Redirects::default();
         // The rest of the line after the start of a here-document: `cat <<E | tee f`, `cat <<E && rm f`.
         let (mut piped, mut then) = (Vec::new(), Vec::new());
-        let body = node.child_by_field_name("body");
         for child in children(node) {
             match child.kind() {
                 "file_redirect" => self.redirect(&mut redirects, child, text, depth),
@@ -306,7 +345,7 @@ impl Reader {
                             "heredoc_body" => {
                                 literal = unindented(slice(part, text), indented);
                                 if !is_quoted {
-                                    self.leaf(slice(part, text), depth + 1);
+                                    self.leaf(slice(part, text), Quotes::Inside, depth + 1);
                                 }
                             }
                             "file_redirect" => self.redirect(&mut redirects, part, text, depth),
@@ -328,7 +367,7 @@ impl Reader {
         let own = if hidden { OutputTarget::Hidden } else { output };
         self.printed = None;
         match body {
-            Some(body) => self.last(body, text, output, own, &redirects, depth + 1),
+            Some(body) => self.last(body, text, own, &redirects, depth + 1),
             // `> file` alone empties it.
             None => self.shell.write_outputs(&redirects, Some(String::new())),
         }
@@ -346,33 +385,18 @@ impl Reader {
     }
 
     /// Reads a statement whose last command has redirections.
-    fn last(
-        &mut self,
-        node: Node<'_>,
-        text: &str,
-        output: OutputTarget,
-        own: OutputTarget,
-        redirects: &Redirects,
-        depth: usize,
-    ) {
+    fn last(&mut self, node: Node<'_>, text: &str, own: OutputTarget, redirects: &Redirects, depth: usize) {
         if self.shell.is_exhausted(depth) {
             return;
         }
         match node.kind() {
             "command" => self.command(node, text, own, redirects, depth),
-            "list" => {
-                let all = children(node);
-                let Some((last, before)) = all.split_last() else { return };
-                let certain = self.list(before, text, output, depth);
-                self.last(*last, text, output, own, redirects, depth + 1);
-                self.shell.env.forget_differences(&certain);
-            }
             "pipeline" => {
                 let all = children(node);
                 let Some((last, before)) = all.split_last() else { return };
                 let through = own == OutputTarget::Shown && programs::lets_through(&name_of(*last, text));
                 self.pipeline(before, text, if through { own } else { OutputTarget::Hidden }, depth);
-                self.last(*last, text, output, own, redirects, depth + 1);
+                self.last(*last, text, own, redirects, depth + 1);
             }
             _ => {
                 self.node(node, text, own, depth + 1);
@@ -393,7 +417,14 @@ impl Reader {
         let (mut words, mut assignments) = (Vec::new(), Vec::new());
         let piped = self.piped.take();
         for child in children(node) {
+            if self.shell.is_exhausted(depth) {
+                return;
+            }
             match child.kind() {
+                "process_substitution" => {
+                    words.push(Word::Substituted(self.substituted(child, text, depth)));
+                    continue;
+                }
                 "variable_assignment" => assignments.push(child),
                 "file_redirect" => redirects.add(&self.shell.env, child, text),
                 // A shell adds a newline.
@@ -449,13 +480,17 @@ impl Reader {
             return None;
         }
         let function = words.first().and_then(|name| self.shell.env.functions.get(name.as_text()?)).cloned();
-        if let Some(body) = function {
+        // What it does with unknown arguments was read with its definition, so what it does when it calls itself was, too.
+        let name = words.first().and_then(Word::as_text).unwrap_or_default().to_owned();
+        if let Some(body) = function.filter(|_| !self.running.contains(&name)) {
             // Nobody can tell whether its definition was read, so the program of the same name counts as well.
             let outer = self.shell.env.positional.replace(words[1..].to_vec());
+            self.running.push(name);
             self.text(&body, output, depth + 10);
+            self.running.pop();
             self.shell.env.positional = outer;
         }
-        if let [Word::Unknown, rest @ ..] = words
+        if let [Word::Unknown | Word::Substituted(_), rest @ ..] = words
             && !rest.is_empty()
         {
             // It may be nothing (`$SUDO cp a b`), an assignment (`env A=$B cp a b`), or a program that runs the rest.
@@ -504,6 +539,7 @@ impl Reader {
     /// A shell in a shell. Its folder and variables do not change those of the outer shell.
     fn nested(&mut self, script: &str, arguments: Vec<Word>, output: OutputTarget, depth: usize) {
         let env = self.shell.env.clone();
+        let running = std::mem::take(&mut self.running);
         // Of the outer shell's other variables it has only those that were exported, and which these are is not known.
         self.shell.env.variables = std::mem::take(&mut self.shell.env.passed);
         self.shell.env.functions.clear();
@@ -511,6 +547,76 @@ impl Reader {
         if !self.shell.is_exhausted(depth + 1) {
             self.text(script, output, depth + 10);
         }
-        self.shell.env = env;
+        (self.shell.env, self.running) = (env, running);
     }
+
+    /// Reads a process substitution. Returns what it prints, if that is certain.
+    fn substituted(&mut self, node: Node<'_>, text: &str, depth: usize) -> Option<String> {
+        self.printed = None;
+        self.node(node, text, OutputTarget::Hidden, depth + 1);
+        let printed = self.printed.take();
+        printed.filter(|_| matches!(children(node)[..], [only] if only.kind() == "command"))
+    }
+}
+
+/// Whether these are commands in a row: `a && b || c`, `a && b > file`, or `a | b | c && d`, which the grammar takes for
+/// `a | { b | c && d; }`.
+fn is_list(node: Node<'_>) -> bool {
+    match node.kind() {
+        "list" => node.named_child_count() > 0,
+        "redirected_statement" => node.child_by_field_name("body").is_some_and(is_list),
+        "pipeline" => children(node).last().is_some_and(|last| last.kind() == "list" && is_list(*last)),
+        _ => false,
+    }
+}
+
+/// A command, and the statement with its redirections if that has other commands in it as well.
+type Redirected<'t> = (Node<'t>, Option<Node<'t>>);
+
+/// The commands of `a && b > file || c`, which the grammar nests to the left, and those whose output goes to the first one.
+fn commands_of(node: Node<'_>) -> (Vec<Node<'_>>, Vec<Redirected<'_>>) {
+    let (mut piped, mut commands) = (Vec::new(), Vec::new());
+    let (mut first, mut redirected) = (node, None);
+    while is_list(first) {
+        let mut all = children(first);
+        match (first.kind(), first.child_by_field_name("body")) {
+            ("redirected_statement", Some(body)) if redirected.is_none() => {
+                (first, redirected) = (body, Some(first));
+            }
+            ("list", _) => {
+                commands.extend(all.drain(1..).rev().map(|command| (command, redirected.take())));
+                first = all[0];
+            }
+            ("pipeline", _) => {
+                first = all.pop().unwrap_or(first);
+                piped.append(&mut all);
+            }
+            _ => break,
+        }
+    }
+    commands.push((first, redirected));
+    commands.reverse();
+    (piped, commands)
+}
+
+/// The substitution at the beginning of a text.
+fn first_substitution(tree: &Tree) -> Option<Node<'_>> {
+    let mut node = tree.root_node();
+    while !node.kind().contains("substitution") && node.kind() != "arithmetic_expansion" {
+        node = node.named_child(0).filter(|child| child.start_byte() == 0)?;
+    }
+    Some(node)
+}
+
+/// Whether a part of the text is in double quotes.
+fn quotes_of(node: Node<'_>) -> Quotes {
+    let mut above = Some(node);
+    while let Some(node) = above {
+        match node.kind() {
+            "string" | "string_content" => return Quotes::Inside,
+            kind if kind.contains("substitution") || kind == "command" => return Quotes::Outside,
+            _ => above = node.parent(),
+        }
+    }
+    Quotes::Outside
 }

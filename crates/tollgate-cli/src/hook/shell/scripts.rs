@@ -1,7 +1,7 @@
 //! Programs that run a text as shell commands: shells themselves, `eval`, `trap`, `watch`, `script -c`, `su -c`.
 
 use super::after_program::AfterProgram;
-use super::arguments::{ProgramArgs, Valued};
+use super::arguments::{NONE, ProgramArgs, Valued};
 use super::redirect::Redirects;
 use super::state::Shell;
 use super::word::Word;
@@ -28,6 +28,35 @@ pub(super) fn eval(shell: &mut Shell, arguments: &[Word]) -> AfterProgram {
         after => after,
     }
 }
+
+/// `. FILE` runs a file in the same shell.
+pub(super) fn source(shell: &mut Shell, arguments: &[Word], redirects: &Redirects) -> AfterProgram {
+    let (_, operands) = ProgramArgs::before_operands(arguments, NONE);
+    let Some((file, more)) = operands.split_first() else { return AfterProgram::Quiet };
+    let Some(text) = text_of_file(file, redirects) else { return AfterProgram::Quiet };
+    if !more.is_empty() {
+        // They are its arguments, and afterwards the shell has its own again.
+        shell.env.positional = None;
+    }
+    match script(shell, text, Vec::new()) {
+        AfterProgram::Script(text, _) => AfterProgram::Eval(text),
+        after => after,
+    }
+}
+
+/// The text of a script that comes from another command or from the input. `None` if it is a file like others.
+fn text_of_file(file: &Word, redirects: &Redirects) -> Option<Option<String>> {
+    match file {
+        Word::Substituted(printed) => Some(printed.clone()),
+        file if file.as_text().is_some_and(|file| INPUT.contains(&file)) => {
+            Some(redirects.input_text().cloned())
+        }
+        _ => None,
+    }
+}
+
+/// Names of the input.
+const INPUT: [&str; 4] = ["/dev/stdin", "/dev/fd/0", "/proc/self/fd/0", "-"];
 
 /// The text runs later, in the same shell.
 pub(super) fn trap(shell: &mut Shell, arguments: &[Word]) -> AfterProgram {
@@ -84,8 +113,11 @@ pub(super) fn of_shell(shell: &mut Shell, arguments: &[Word], redirects: &Redire
     match (operands.first(), long) {
         (_, Some(text)) => script(shell, text.into_text(), after(0)),
         (Some(text), None) if given.has(&["c"]) => script(shell, text.as_text().map(str::to_owned), after(2)),
-        // A file with a script.
-        (Some(_), None) if !given.has(&["s"]) => AfterProgram::Quiet,
+        (Some(file), None) if !given.has(&["s"]) => match text_of_file(file, redirects) {
+            Some(text) => script(shell, text, after(1)),
+            // A file with a script.
+            None => AfterProgram::Quiet,
+        },
         // Without a text it talks to a terminal, or reads a file or the output of another program.
         _ if given.has(&["version", "help"]) => AfterProgram::Quiet,
         _ => script(shell, redirects.input_text().cloned(), after(0)),

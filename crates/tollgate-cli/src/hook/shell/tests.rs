@@ -523,3 +523,223 @@ fn mutated_commands_are_understood_without_a_panic() {
         here.effects(&command);
     });
 }
+
+/// `<(` is no substitution in double quotes and in the text of a here-document.
+#[test]
+fn brackets_after_angles_are_text_where_nothing_is_substituted() {
+    let here = Here::new();
+    for command in [
+        "cat a.txt; rg \"Option<(\" sub",
+        "cat a.txt; git commit -m \"x =>(y\"",
+        "cat a.txt; node -e \"const f = (a) =>({a:1})\"",
+        "cat a.txt; echo \"${x:->(}\"",
+        "cat a.txt; cat > b.txt <<EOF\nconst f = (a) =>(x\nEOF",
+        "cat a.txt; cat <<EOF | wc\na <(b\nEOF",
+        "cat a.txt; while read x; do :; done <<EOF\na <(b\nEOF",
+        "cat a.txt; echo \"a <(rm c.rs)\"; cat > b.txt <<EOF\n>(rm c.rs)\nEOF",
+    ] {
+        let effects = here.effects(command);
+        assert!(!effects.unclear && !effects.gave_up, "{command}");
+        assert_eq!(here.reads(command)[0], "a.txt", "{command}");
+        assert!(!here.changes(command).contains(&"c.rs".into()), "{command}");
+    }
+    for command in ["echo \"$(cat <(rm c.rs))\"", "cat <<E\n$(cat <(rm c.rs))\nE"] {
+        assert_eq!(here.changes(command), ["c.rs"], "{command}");
+    }
+}
+
+#[test]
+fn many_substitutions_in_a_here_document_are_followed() {
+    let here = Here::new();
+    let line = "- Use `ls` with `pwd` (see [this](that)), not `echo \"a)\"`.\n";
+    let text = line.repeat(100);
+    let started = Instant::now();
+    let effects = here.effects(&format!("cat a.txt; cat > b.txt <<EOF\n{text}`rm c.rs`\nEOF"));
+    assert!(!effects.unclear, "{:?}", started.elapsed());
+    assert_eq!(effects.reads.len(), 1);
+    assert!(effects.changes.iter().any(|change| change.path.ends_with("c.rs")));
+    // What ends a substitution is not always the next bracket.
+    for substitution in [
+        "$(echo ')' \")\" \\) ${x:-)}; rm c.rs)",
+        "$(echo \"$(echo ')')\" `echo ']'`; rm c.rs)",
+        "$( (echo); rm c.rs)",
+        "$(: # )\nrm c.rs)",
+        "$(case x in x) rm c.rs;; esac)",
+        "$(echo $'\\')'; rm c.rs)",
+        "$((1 + $(rm c.rs; echo 1)))",
+        "`echo ')'; rm c.rs`",
+    ] {
+        let command = format!("cat a.txt; cat <<E\n( {substitution} ) it's\nE\ncat b.txt");
+        assert_eq!(here.changes(&command), ["c.rs"], "{command}");
+        assert_eq!(here.reads(&command), ["a.txt", "b.txt"], "{command}");
+        assert!(!here.effects(&command).unclear, "{command}");
+    }
+    assert!(here.effects("cat <<E\n$(rm c.rs\nE").unclear);
+    // What is understood of a broken one counts.
+    let broken = "cat <<E\n`rm c.rs; for`, `rm d.rs`\nE";
+    assert!(here.effects(broken).unclear);
+    assert!(here.changes(broken).contains(&"d.rs".into()));
+}
+
+#[test]
+fn braces_are_expanded_in_bounded_time() {
+    let here = Here::new();
+    for command in [
+        format!("echo {}", "{".repeat(20_000)),
+        format!("echo a{}", "{,".repeat(60_000)),
+        format!("echo {}", "{a,b}".repeat(20_000)),
+        format!("echo {}", "{a,b}{a,b}{a,b}{a,b}{a,b}{a,b} ".repeat(20_000)),
+        format!("echo {}{}", "{a,".repeat(2_000), "}".repeat(2_000)),
+    ] {
+        let started = Instant::now();
+        let _ = here.effects(&command);
+        assert!(started.elapsed() < Duration::from_secs(2), "{:.20}: {:?}", command, started.elapsed());
+    }
+    // Where it would be too much, the targets are not known.
+    let long = format!("rm {{a,{}}}.txt", "b".repeat(5_000));
+    assert!(here.effects(&long).gave_up);
+    let many = format!("rm {}{{a,b}}.txt", "{x}".repeat(100));
+    assert!(here.effects(&many).gave_up);
+    for (command, changes) in [
+        ("rm a{b,c{d,e}f}g", vec!["abg", "acdfg", "acefg"]),
+        ("rm {a{b,c}", vec!["{ab", "{ac"]),
+        ("rm {x}{a,b}", vec!["{x}a", "{x}b"]),
+        ("rm {a,b}}", vec!["a}", "b}"]),
+    ] {
+        assert_eq!(here.changes(command), changes, "{command}");
+    }
+}
+
+#[test]
+fn a_function_that_calls_itself_is_understood() {
+    let here = Here::new();
+    for command in [
+        "walk() { for f in \"$1\"/*; do walk \"$f\"; done; cat a.txt; }; walk sub; cat b.txt",
+        "walk() { cat a.txt; walk $1; walk $2; walk; }; walk sub; cat b.txt",
+        "a() { cat a.txt; b; }; b() { a; }; b; cat b.txt",
+    ] {
+        let effects = here.effects(command);
+        assert!(!effects.unclear && !effects.gave_up, "{command}");
+        assert_eq!(here.reads(command), ["a.txt", "b.txt"], "{command}");
+    }
+    assert!(here.effects("f() { rm \"$1\"; f a.txt; }; f b.txt").gave_up);
+    assert_eq!(here.changes("f() { bash -c 'f() { rm $1; }; f a.txt'; }; f"), ["a.txt"]);
+}
+
+#[test]
+fn many_commands_in_a_row_are_understood() {
+    let here = Here::new();
+    for (first, more) in [
+        ("cat a.txt", " && true"),
+        ("cat a.txt", " || true"),
+        ("cat a.txt", " && echo x > c.rs"),
+        ("cat a.txt > /dev/stderr && cat a.txt", " && echo x 2>&1"),
+        ("cat a.txt", " && ls | wc"),
+        ("cat a.txt", "; true"),
+        ("cat a.txt", " | cat"),
+    ] {
+        let command = format!("{first}{}; cat b.txt; rm d.rs", more.repeat(500));
+        assert!(!here.effects(&command).unclear, "{first}{more}");
+        assert_eq!(here.reads(&command)[0], "a.txt", "{first}{more}");
+        assert!(here.changes(&command).contains(&"d.rs".into()), "{first}{more}");
+    }
+    // The grammar takes this for `a | { b | c && d; }`.
+    for command in [
+        "cat a.txt | grep x | head && cat b.txt",
+        "cat a.txt | grep x | head && cat b.txt 2>/dev/null",
+        "cat a.txt | grep x | sort | head && true && cat b.txt",
+        "true && cat a.txt | grep x | head || cat b.txt",
+    ] {
+        assert_eq!(here.reads(command), ["a.txt", "b.txt"], "{command}");
+    }
+    assert_eq!(here.reads("cat a.txt | grep x | wc && cat b.txt"), ["b.txt"]);
+    assert_eq!(here.changes("cat a.txt | sort | tee b.txt && rm c.rs > d.rs"), ["b.txt", "c.rs", "d.rs"]);
+    assert_eq!(here.changes("a | b | c && d && e > b.txt && rm c.rs | tee d.rs"), ["b.txt", "c.rs", "d.rs"]);
+    assert!(here.effects("true && cd sub || rm a.txt").gave_up);
+    assert!(here.effects("true || cd sub && rm a.txt").gave_up);
+    assert_eq!(here.changes("cd sub && true && rm y > z && echo > x"), ["sub/y", "sub/z", "sub/x"]);
+}
+
+#[test]
+fn options_of_set_are_no_arguments() {
+    let here = Here::new();
+    for set in
+        ["set +e", "set +x -u", "set +o pipefail", "set -euo pipefail", "set +eo pipefail", "set -o errexit"]
+    {
+        let command = format!("set -- a.txt; {set}; rm $1");
+        assert_eq!(here.changes(&command), ["a.txt"], "{command}");
+    }
+    assert_eq!(here.changes("set +e a.txt; rm $1"), ["a.txt"]);
+    assert_eq!(here.changes("set +e -- +a; rm $1"), ["+a"]);
+    assert_eq!(here.changes("set a.txt -x +b; rm $3"), ["+b"]);
+}
+
+#[test]
+fn modes_and_outputs_are_told_from_files() {
+    let here = Here::new();
+    for command in [
+        "chmod -x a.txt",
+        "chmod -w a.txt",
+        "chmod a-x a.txt",
+        "chmod -R -rwx a.txt",
+        "chmod -R 644 a.txt",
+        "chmod -- -x a.txt",
+        "chmod --reference=b.txt a.txt",
+        "chmod --reference b.txt a.txt",
+        "chown --reference=b.txt a.txt",
+        "chown --from=u:g v a.txt",
+        "chgrp g a.txt",
+    ] {
+        let touched = here.effects(command).touched;
+        assert_eq!(touched.iter().map(|path| here.short(path)).collect::<Vec<_>>(), ["a.txt"], "{command}");
+    }
+    for command in [
+        "git checkout -m a.txt",
+        "git checkout -m -- a.txt",
+        "git checkout -b new a.txt",
+        "git restore -s main a.txt",
+        "git rm -f a.txt",
+        "sort -o a.txt b.txt",
+        "sort -oa.txt b.txt",
+        "sort b.txt -uo a.txt > /dev/null",
+        "sort --output=a.txt b.txt",
+        "sort --output a.txt -k 2 b.txt | cat",
+    ] {
+        assert_eq!(here.changes(command), ["a.txt"], "{command}");
+    }
+    assert_eq!(here.reads("sort -k 2 b.txt"), ["b.txt~"]);
+    assert!(here.effects("sort -o $X b.txt").gave_up);
+}
+
+#[test]
+fn a_script_from_another_command_is_read() {
+    let here = Here::new();
+    for command in [
+        "bash <(echo 'rm a.txt')",
+        "sudo bash -x <(echo 'rm $1') a.txt",
+        ". <(echo 'rm a.txt')",
+        "source <(printf '%s' 'rm a.txt')",
+        "source /dev/stdin <<< 'rm a.txt'",
+        "echo 'rm a.txt' | . /dev/stdin",
+        "bash /dev/stdin <<< 'rm a.txt'",
+        "bash /dev/fd/0 a.txt <<'E'\nrm $1\nE",
+    ] {
+        assert_eq!(here.changes(command), ["a.txt"], "{command}");
+    }
+    for command in
+        ["bash <(echo 'tollgate token add bob')", "source /dev/stdin <<< \"tollgate token add bob\""]
+    {
+        assert!(here.effects(command).people_only.is_some(), "{command}");
+    }
+    for command in [
+        "bash <(curl x tollgate token add bob)",
+        ". <(echo a; x tollgate token add bob)",
+        "source <(cat \"$X\" tollgate token add bob)",
+    ] {
+        let effects = here.effects(command);
+        assert!(effects.gave_up && effects.people_only.is_some(), "{command}");
+    }
+    for command in [". ./a.txt", "source \"$X/activate\"", "bash a.txt", "diff <(sort a.txt) <(sort b.txt)"] {
+        assert!(!here.effects(command).gave_up, "{command}");
+    }
+}

@@ -42,6 +42,8 @@ pub(super) enum Word {
         /// If the word is a pattern: the value with its quoted characters escaped.
         pattern: Option<String>,
     },
+    /// The name of a file with what another command prints, if that is certain: `<(...)`.
+    Substituted(Option<String>),
     /// Its value is not in the text.
     Unknown,
 }
@@ -54,21 +56,21 @@ impl Word {
     pub(super) fn into_text(self) -> Option<String> {
         match self {
             Self::Text { text, .. } => Some(text),
-            Self::Unknown => None,
+            Self::Substituted(_) | Self::Unknown => None,
         }
     }
 
     pub(super) fn as_text(&self) -> Option<&str> {
         match self {
             Self::Text { text, .. } => Some(text),
-            Self::Unknown => None,
+            Self::Substituted(_) | Self::Unknown => None,
         }
     }
 }
 
 /// Whether a part of a word is inside double quotes.
 #[derive(Clone, Copy, PartialEq)]
-enum Quotes {
+pub(super) enum Quotes {
     Inside,
     Outside,
 }
@@ -111,8 +113,8 @@ impl Environment {
         match value {
             Word::Text { text, .. } => drop(self.variables.insert(name.to_owned(), text)),
             // It is not the name that the shell had before.
-            Word::Unknown if name == AGENT => drop(self.variables.insert(name.to_owned(), String::new())),
-            Word::Unknown => drop(self.variables.remove(name)),
+            _ if name == AGENT => drop(self.variables.insert(name.to_owned(), String::new())),
+            _ => drop(self.variables.remove(name)),
         }
     }
 
@@ -377,7 +379,10 @@ fn decoded(text: &str) -> Option<String> {
 
 /// The words that `a{b,c}d` becomes. `None` if this is not its form, or if it has quotes or expansions as well.
 fn braces(raw: &str) -> Option<Vec<String>> {
-    if !raw.contains('{') || raw.contains(['\'', '"', '$', '\\', '`']) {
+    if raw.len() > LONGEST_BRACES || !raw.contains('{') || raw.contains(['\'', '"', '$', '\\', '`']) {
+        return None;
+    }
+    if raw.matches('{').count() > MOST_LISTS {
         return None;
     }
     let mut done = Vec::new();
@@ -401,26 +406,36 @@ fn braces(raw: &str) -> Option<Vec<String>> {
 /// The largest number of words that one word with braces becomes. No person or model writes more.
 const MOST_BRACES: usize = 100;
 
+/// The longest word with braces that is expanded, and the largest number of `{` in it. The value of a longer one is not known.
+const LONGEST_BRACES: usize = 4_096;
+const MOST_LISTS: usize = 64;
+
 /// The first `{a,b}`: what is before it, its items, and what is after it.
 fn first_list(text: &str) -> Option<(&str, Vec<&str>, &str)> {
-    for (start, _) in text.match_indices('{') {
-        let (mut depth, mut items, mut from) = (0_usize, Vec::new(), start + 1);
-        for (at, c) in text[start + 1..].char_indices().map(|(at, c)| (start + 1 + at, c)) {
-            match c {
-                '{' => depth += 1,
-                '}' if depth > 0 => depth -= 1,
-                '}' if items.is_empty() => break,
-                '}' => {
-                    items.push(&text[from..at]);
-                    return Some((&text[..start], items, &text[at + 1..]));
+    // Each `{` that is not closed yet, and the commas directly in it.
+    let mut open: Vec<(usize, Vec<usize>)> = Vec::new();
+    let mut first: Option<(usize, Vec<usize>, usize)> = None;
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            b'{' => open.push((at, Vec::new())),
+            b',' => open.last_mut().into_iter().for_each(|(_, commas)| commas.push(at)),
+            b'}' => {
+                let Some((start, commas)) = open.pop().filter(|(_, commas)| !commas.is_empty()) else {
+                    continue;
+                };
+                if first.as_ref().is_none_or(|(other, ..)| start < *other) {
+                    first = Some((start, commas, at));
                 }
-                ',' if depth == 0 => {
-                    items.push(&text[from..at]);
-                    from = at + 1;
+                if open.is_empty() {
+                    break;
                 }
-                _ => {}
             }
+            _ => {}
         }
     }
-    None
+    let (start, commas, end) = first?;
+    let ends = commas.iter().copied().chain([end]);
+    let starts = [start].into_iter().chain(commas.iter().copied());
+    let items = starts.zip(ends).map(|(from, to)| &text[from + 1..to]).collect();
+    Some((&text[..start], items, &text[end + 1..]))
 }

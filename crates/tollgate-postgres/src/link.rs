@@ -80,7 +80,7 @@ impl Failure {
                 let fault = Fault::invalid(format!("`{options}` refuses: {}", answer.message()));
                 if *code == SqlState::UNIQUE_VIOLATION { Self::Taken(fault) } else { Self::Refused(fault) }
             }
-            // A missing right or a wrong password is no fault of the input: a person can give the right back.
+            // The input did not cause a missing right or a wrong password: a person can give the right back.
             _ => Self::Refused(Fault::RemoteRefused {
                 remote: options.to_string(),
                 what: answer.message().to_owned(),

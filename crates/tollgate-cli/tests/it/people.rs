@@ -340,6 +340,7 @@ fn a_hooked_shell_acts_under_its_own_name() {
             "printf -v TOLLGATE_AGENT boss; export TOLLGATE_AGENT; tollgate task claim rent",
             "env -u TOLLGATE_AGENT tollgate task claim rent",
             "unset TOLLGATE_AGENT; tollgate task claim rent",
+            "export TOLLGATE_AGENT; for TOLLGATE_AGENT in boss; do :; done; tollgate task claim rent",
         ] {
             assert!(asks(command).is_some_and(|reason| reason.contains("OTHER_NAME")), "{command}");
         }

@@ -50,7 +50,7 @@ pub(super) fn rows(vault: &Vault, listed: &[TaskSummary], now: Timestamp) -> Vec
         let stored = match listed.slot.state() {
             state if state.is_final() => None,
             _ => vault.store().get(&listed.name, None, now).unwrap_or_else(|fault| {
-                // A store that does not answer is no fault of the task.
+                // If the store does not answer, the task is not broken.
                 if !matches!(fault, Fault::Unreachable { .. } | Fault::RemoteRefused { .. }) {
                     row.broken.get_or_insert_with(|| fault.to_string());
                 }

@@ -237,6 +237,24 @@ mod tests {
     use tollgate::settings::Unread;
 
     #[test]
+    fn what_somebody_has_saved_in_the_meantime_is_not_overwritten() {
+        for found in [None, Some("[guard]\n")] {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join(".tollgate/config.toml");
+            fs::create_dir(path.parent().unwrap()).unwrap();
+            if let Some(text) = found {
+                fs::write(&path, text).unwrap();
+            }
+            let mut config = ConfigFile::read(&path).unwrap();
+            assert!(config.add_vault("tasks", false));
+            fs::write(&path, "version = 1\n").unwrap();
+            let fault = config.save(folder.path()).unwrap_err().to_string();
+            assert!(fault.contains("was changed in the meantime; run the command again"), "{fault}");
+            assert_eq!(fs::read_to_string(&path).unwrap(), "version = 1\n");
+        }
+    }
+
+    #[test]
     fn the_template_has_the_defaults_except_for_unread_files() {
         let parse = |text: &str| Settings::parse(text, Path::new("config.toml"));
         let mut settings = parse(TEMPLATE).unwrap();

@@ -15,7 +15,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io::{self, PipeWriter, Write};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -124,9 +124,14 @@ pub(crate) struct Warden {
 
 #[derive(Default)]
 struct WardenState {
-    process: Option<Child>,
+    process: Option<WardenProcess>,
     /// What the warden was told: when each group is to be killed.
     told: BTreeMap<i32, u64>,
+}
+
+struct WardenProcess {
+    child: Child,
+    pipe: PipeWriter,
 }
 
 impl Warden {
@@ -143,7 +148,7 @@ impl Warden {
     pub(crate) fn ready(&self) -> io::Result<()> {
         let mut state = self.state();
         if state.process.is_none() {
-            state.process = Some(self.start()?);
+            self.start(&mut state)?;
         }
         Ok(())
     }
@@ -166,32 +171,37 @@ impl Warden {
 
     /// Writes a line. If somebody has killed the warden, starts another one that knows the same groups.
     fn tell(&self, state: &mut WardenState, line_of_one: &str) -> io::Result<()> {
-        if let Some(mut pipe) = state.process.as_ref().and_then(|process| process.stdin.as_ref())
-            && pipe.write_all(line_of_one.as_bytes()).is_ok()
+        if let Some(process) = &mut state.process
+            && process.pipe.write_all(line_of_one.as_bytes()).is_ok()
         {
             return Ok(());
         }
         state.end();
-        let process = state.process.insert(self.start()?);
-        let lines: String = state.told.iter().map(|(group, at)| line(*group, *at)).collect();
-        process.stdin.as_ref().map_or(Ok(()), |mut pipe| pipe.write_all(lines.as_bytes()))
+        self.start(state)
     }
 
-    fn start(&self) -> io::Result<Child> {
+    /// Starts a warden that finds everything that it must know in its pipe: this process may be killed as soon as the warden
+    /// runs. The pipe holds more than the lines about the commands of one worker.
+    fn start(&self, state: &mut WardenState) -> io::Result<()> {
+        let (read, mut pipe) = io::pipe()?;
+        let lines: String = state.told.iter().map(|(group, at)| line(*group, *at)).collect();
+        pipe.write_all(lines.as_bytes())?;
         let mut command = Command::new(&self.program);
         // A group of its own: Ctrl-C and Ctrl-Z do not reach it.
         command.arg(WARDEN).current_dir("/").process_group(0);
-        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-        without_locks(|| command.spawn())
+        command.stdin(read).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = without_locks(|| command.spawn())?;
+        state.process = Some(WardenProcess { child, pipe });
+        Ok(())
     }
 }
 
 impl WardenState {
     /// The pipe ends, and so does the warden.
     fn end(&mut self) {
-        if let Some(mut process) = self.process.take() {
-            drop(process.stdin.take());
-            let _ = process.wait();
+        if let Some(WardenProcess { mut child, pipe }) = self.process.take() {
+            drop(pipe);
+            let _ = child.wait();
         }
     }
 }

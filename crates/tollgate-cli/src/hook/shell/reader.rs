@@ -11,7 +11,7 @@ use super::launch::Launched;
 use super::people::may_be_people_only;
 use super::programs;
 use super::redirect::{OutputTarget, Redirects};
-use super::state::{PATIENCE, Shell};
+use super::state::Shell;
 use super::substitution;
 use super::tree::{children, is_end_quoted, name_of, slice, unindented};
 use super::word::{Environment, Quotes, Word, unescaped};
@@ -76,9 +76,9 @@ impl Reader {
             self.shell.effects.unclear = true;
             return None;
         }
-        let started = self.shell.started;
+        let is_late = self.shell.lateness();
         let mut patience = |_: &tree_sitter::ParseState| {
-            if started.elapsed() > PATIENCE { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            if is_late() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
         // The grammar's scanner passes every character to a C function for bytes, which reads beyond its table for
         // characters above 255. To Bash they are ordinary letters. So the parser gets a `q`, which is in no keyword, for
@@ -168,14 +168,22 @@ impl Reader {
         self.shell.env.forget_differences(&before);
     }
 
-    /// `a && b || c`: only the first command certainly runs.
+    /// `a && b || c`: only the first command certainly runs. A command after `&&` runs only if the one before it did, so it sees
+    /// the changes of that one. Behind `||`, and behind the list, nobody can tell which commands ran.
     fn list(&mut self, node: Node<'_>, text: &str, output: OutputTarget, depth: usize) {
         let mut certain: Option<Environment> = None;
+        let mut may_be_skipped = false;
         let (piped, commands) = commands_of(node);
-        for (index, (command, redirected)) in commands.into_iter().enumerate() {
+        for (index, ListedCommand { after_or, command, redirected }) in commands.into_iter().enumerate() {
             if self.shell.is_exhausted(depth) {
                 return;
             }
+            if let Some(certain) = &certain
+                && (after_or || may_be_skipped)
+            {
+                self.shell.env = certain.clone();
+            }
+            may_be_skipped = after_or;
             match redirected {
                 Some(statement) => self.redirected(statement, Some(command), text, output, depth + 1),
                 None if index == 0 && !piped.is_empty() => {
@@ -184,10 +192,14 @@ impl Reader {
                 }
                 None => self.node(command, text, output, depth + 1),
             }
+            let mut left = self.shell.env.clone();
             if let Some(certain) = certain {
-                self.shell.env.forget_differences(&certain);
+                left.forget_differences(&certain);
             }
-            certain = Some(self.shell.env.clone());
+            certain = Some(left);
+        }
+        if let Some(certain) = certain {
+            self.shell.env = certain;
         }
     }
 
@@ -570,11 +582,17 @@ fn is_list(node: Node<'_>) -> bool {
     }
 }
 
-/// A command, and the statement with its redirections if that has other commands in it as well.
-type Redirected<'t> = (Node<'t>, Option<Node<'t>>);
+/// A command of a list.
+struct ListedCommand<'t> {
+    /// Whether there is a `||` before it, and not a `&&`.
+    after_or: bool,
+    command: Node<'t>,
+    /// The statement with its redirections, if that has other commands in it as well.
+    redirected: Option<Node<'t>>,
+}
 
 /// The commands of `a && b > file || c`, which the grammar nests to the left, and those whose output goes to the first one.
-fn commands_of(node: Node<'_>) -> (Vec<Node<'_>>, Vec<Redirected<'_>>) {
+fn commands_of(node: Node<'_>) -> (Vec<Node<'_>>, Vec<ListedCommand<'_>>) {
     let (mut piped, mut commands) = (Vec::new(), Vec::new());
     let (mut first, mut redirected) = (node, None);
     while is_list(first) {
@@ -584,7 +602,10 @@ fn commands_of(node: Node<'_>) -> (Vec<Node<'_>>, Vec<Redirected<'_>>) {
                 (first, redirected) = (body, Some(first));
             }
             ("list", _) => {
-                commands.extend(all.drain(1..).rev().map(|command| (command, redirected.take())));
+                let mut cursor = first.walk();
+                let after_or = !first.children(&mut cursor).any(|child| child.kind() == "&&");
+                let listed = |command| ListedCommand { after_or, command, redirected: redirected.take() };
+                commands.extend(all.drain(1..).rev().map(listed));
                 first = all[0];
             }
             ("pipeline", _) => {
@@ -594,7 +615,7 @@ fn commands_of(node: Node<'_>) -> (Vec<Node<'_>>, Vec<Redirected<'_>>) {
             _ => break,
         }
     }
-    commands.push((first, redirected));
+    commands.push(ListedCommand { after_or: false, command: first, redirected });
     commands.reverse();
     (piped, commands)
 }

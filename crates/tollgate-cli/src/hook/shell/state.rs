@@ -3,16 +3,17 @@
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use rustix::time::{ClockId, clock_gettime};
 use tollgate::turn::Extent;
 
 use super::effects::{Effects, ShellChange};
 use super::redirect::Redirects;
 use super::word::{Environment, Word};
 
-/// The longest time for parsing a command. No command of a person or a model takes longer.
-pub(super) const PATIENCE: Duration = Duration::from_millis(500);
+/// The longest time of the processor for parsing a command. No command of a person or a model takes longer.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// The deepest nesting that is followed, because the stack is finite.
 const DEPTH: usize = 100;
@@ -22,6 +23,16 @@ const FILES: usize = 10_000;
 
 /// The largest number of links that are followed, as in the kernel.
 const LINKS: usize = 40;
+
+/// The time of the processor that this thread has used. What is understood of a command must not depend on what else runs on
+/// the machine.
+pub(super) fn processor_time() -> Duration {
+    clock_gettime(ClockId::ThreadCPUTime).try_into().unwrap_or_default()
+}
+
+fn is_late(started: Duration) -> bool {
+    processor_time().saturating_sub(started) > PATIENCE
+}
 
 /// A shell: its environment, and the effects of its commands so far.
 pub(super) struct Shell {
@@ -33,7 +44,8 @@ pub(super) struct Shell {
     pub(super) runs_unknown_text: bool,
     /// The command has the name of our program in it.
     pub(super) names_us: bool,
-    pub(super) started: Instant,
+    /// The time that this thread had used when the parsing began.
+    started: Duration,
 }
 
 impl Shell {
@@ -53,14 +65,20 @@ impl Shell {
             links: HashMap::new(),
             runs_unknown_text: false,
             names_us: false,
-            started: Instant::now(),
+            started: processor_time(),
         }
+    }
+
+    /// Whether parsing takes too long. May be asked where the shell is in use.
+    pub(super) fn lateness(&self) -> impl Fn() -> bool + use<> {
+        let started = self.started;
+        move || is_late(started)
     }
 
     pub(super) fn is_exhausted(&mut self, depth: usize) -> bool {
         let exhausted = depth > DEPTH
             || self.effects.changes.len() + self.effects.reads.len() > FILES
-            || self.started.elapsed() > PATIENCE;
+            || is_late(self.started);
         self.effects.unclear |= exhausted;
         self.effects.gave_up |= exhausted;
         exhausted

@@ -15,6 +15,7 @@ mod arguments;
 mod effects;
 mod glob;
 mod launch;
+mod list;
 mod people;
 mod programs;
 mod reader;
@@ -22,6 +23,7 @@ mod redirect;
 mod scripts;
 mod shown;
 mod state;
+mod statement;
 mod substitution;
 #[cfg(test)]
 mod tests;

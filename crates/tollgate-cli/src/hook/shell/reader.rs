@@ -8,13 +8,14 @@ use tree_sitter::{Node, ParseOptions, Parser, Tree};
 use super::after_program::AfterProgram;
 use super::effects::Effects;
 use super::launch::Launched;
+use super::list::is_list;
 use super::people::may_be_people_only;
 use super::programs;
 use super::redirect::{OutputTarget, Redirects};
 use super::state::Shell;
-use super::substitution;
-use super::tree::{children, is_end_quoted, name_of, slice, unindented};
-use super::word::{Environment, Quotes, Word, unescaped};
+use super::substitution::quotes_of;
+use super::tree::{children, slice};
+use super::word::{Quotes, Word};
 
 /// The effects of a command that runs in this folder.
 pub(crate) fn effects(command: &str, folder: &Path, home: Option<&Path>) -> Effects {
@@ -51,12 +52,12 @@ fn path_of(word: &str, folder: &Path, home: Option<&Path>) -> Option<PathBuf> {
 }
 
 /// A shell whose commands are read and not run.
-struct Reader {
-    shell: Shell,
+pub(super) struct Reader {
+    pub(super) shell: Shell,
     /// The text that a pipe brings to the next command.
-    piped: Option<String>,
+    pub(super) piped: Option<String>,
     /// The text that the last command printed.
-    printed: Option<String>,
+    pub(super) printed: Option<String>,
     /// The functions that are being read.
     running: Vec<String>,
 }
@@ -70,7 +71,7 @@ impl Reader {
         self.node(root, text, output, depth);
     }
 
-    fn parse(&mut self, text: &str) -> Option<Tree> {
+    pub(super) fn parse(&mut self, text: &str) -> Option<Tree> {
         let mut parser = Parser::new();
         if parser.set_language(&tree_sitter_bash::LANGUAGE.into()).is_err() {
             self.shell.effects.unclear = true;
@@ -93,7 +94,7 @@ impl Reader {
         tree
     }
 
-    fn node(&mut self, node: Node<'_>, text: &str, output: OutputTarget, depth: usize) {
+    pub(super) fn node(&mut self, node: Node<'_>, text: &str, output: OutputTarget, depth: usize) {
         if self.shell.is_exhausted(depth) {
             return;
         }
@@ -141,7 +142,7 @@ impl Reader {
         }
     }
 
-    fn children(&mut self, node: Node<'_>, text: &str, output: OutputTarget, depth: usize) {
+    pub(super) fn children(&mut self, node: Node<'_>, text: &str, output: OutputTarget, depth: usize) {
         for child in children(node) {
             self.node(child, text, output, depth + 1);
         }
@@ -166,129 +167,6 @@ impl Reader {
         let before = self.shell.env.clone();
         self.children(node, text, output, depth);
         self.shell.env.forget_differences(&before);
-    }
-
-    /// `a && b || c`: only the first command certainly runs. A command after `&&` runs only if the one before it did, so it sees
-    /// the changes of that one. Behind `||`, and behind the list, nobody can tell which commands ran.
-    fn list(&mut self, node: Node<'_>, text: &str, output: OutputTarget, depth: usize) {
-        let mut certain: Option<Environment> = None;
-        let mut may_be_skipped = false;
-        let (piped, commands) = commands_of(node);
-        for (index, ListedCommand { after_or, command, redirected }) in commands.into_iter().enumerate() {
-            if self.shell.is_exhausted(depth) {
-                return;
-            }
-            if let Some(certain) = &certain
-                && (after_or || may_be_skipped)
-            {
-                self.shell.env = certain.clone();
-            }
-            may_be_skipped = after_or;
-            match redirected {
-                Some(statement) => self.redirected(statement, Some(command), text, output, depth + 1),
-                None if index == 0 && !piped.is_empty() => {
-                    let last = if command.kind() == "pipeline" { children(command) } else { vec![command] };
-                    self.pipeline(&[&piped[..], &last[..]].concat(), text, output, depth + 1);
-                }
-                None => self.node(command, text, output, depth + 1),
-            }
-            let mut left = self.shell.env.clone();
-            if let Some(certain) = certain {
-                left.forget_differences(&certain);
-            }
-            certain = Some(left);
-        }
-        if let Some(certain) = certain {
-            self.shell.env = certain;
-        }
-    }
-
-    /// A part of the text that the grammar does not divide further. A shell runs the substitutions in it.
-    fn leaf(&mut self, text: &str, quotes: Quotes, depth: usize) {
-        let mut at = 0;
-        while let Some(found) = text[at..].find(['\\', '$', '`', '<', '>']) {
-            at += found;
-            let rest = &text[at..];
-            if let Some(escaped) = rest.strip_prefix('\\') {
-                at += 1 + escaped.chars().next().map_or(0, char::len_utf8);
-            } else if rest.starts_with('`')
-                || rest[1..].starts_with('(') && (quotes == Quotes::Outside || rest.starts_with('$'))
-            {
-                at += self.substitution(rest, depth).max(1);
-            } else {
-                at += 1;
-            }
-            if self.shell.is_exhausted(depth) {
-                return;
-            }
-        }
-    }
-
-    /// Reads the substitution at the beginning of a text. Returns its length.
-    fn substitution(&mut self, text: &str, depth: usize) -> usize {
-        let length = substitution::length(text);
-        // Only this part, because a parser that gets all that follows would read a long text again and again.
-        let part = &text[..length.unwrap_or(0)];
-        let Some(tree) = self.parse(part) else { return text.len() };
-        let node = first_substitution(&tree);
-        let is_whole = |node: &Node<'_>| node.end_byte() == part.len() && !node.has_error();
-        let is_certain = node.as_ref().is_some_and(is_whole);
-        if !is_certain && !text.starts_with('`') && !self.shell.effects.unclear {
-            // Its end may be elsewhere.
-            let Some(tree) = self.parse(text) else { return text.len() };
-            if let Some(node) = first_substitution(&tree).filter(|node| !node.has_error()) {
-                self.node(node, text, OutputTarget::Hidden, depth + 1);
-                return node.end_byte();
-            }
-        }
-        self.shell.effects.unclear |= !is_certain;
-        match node {
-            Some(node) => self.node(node, part, OutputTarget::Hidden, depth + 1),
-            None if !text.starts_with('`') => return 0,
-            None => {}
-        }
-        part.len()
-    }
-
-    /// The substitutions in a here-document, unless its end is quoted.
-    fn here_document(&mut self, node: Node<'_>, text: &str, depth: usize) {
-        let parts = children(node);
-        let is_quoted =
-            parts.iter().any(|part| part.kind() == "heredoc_start" && is_end_quoted(slice(*part, text)));
-        for part in parts {
-            match part.kind() {
-                // The grammar does not know all substitutions in it.
-                "heredoc_body" if !is_quoted => self.leaf(slice(part, text), Quotes::Inside, depth + 1),
-                "heredoc_body" | "heredoc_start" | "heredoc_end" => {}
-                _ => self.node(part, text, OutputTarget::Hidden, depth + 1),
-            }
-        }
-    }
-
-    /// The input of a pipe is shown if all following commands print their input.
-    fn pipeline(&mut self, commands: &[Node<'_>], text: &str, output: OutputTarget, depth: usize) {
-        self.piped_from(None, commands, text, output, depth);
-    }
-
-    fn piped_from(
-        &mut self,
-        mut input: Option<String>,
-        commands: &[Node<'_>],
-        text: &str,
-        output: OutputTarget,
-        depth: usize,
-    ) {
-        for (index, command) in commands.iter().enumerate() {
-            let behind = &commands[index + 1..];
-            let through = behind.iter().all(|command| programs::lets_through(&name_of(*command, text)));
-            // Each part of a pipe runs in its own shell.
-            let env = self.shell.env.clone();
-            (self.piped, self.printed) = (input.take(), None);
-            self.node(*command, text, if through { output } else { OutputTarget::Hidden }, depth + 1);
-            input = self.printed.take().filter(|_| command.kind() == "command");
-            self.shell.env = env;
-        }
-        (self.piped, self.printed) = (None, None);
     }
 
     /// `for x in a b c`: runs the body with each value, if the values are known.
@@ -332,92 +210,7 @@ impl Reader {
         self.shell.env.set(name, value.map_or(Word::Unknown, |value| Word::text(&value)));
     }
 
-    /// A statement with redirections. They belong to its last command, in whatever way the grammar nests them.
-    fn redirected(
-        &mut self,
-        node: Node<'_>,
-        body: Option<Node<'_>>,
-        text: &str,
-        output: OutputTarget,
-        depth: usize,
-    ) {
-        let mut redirects = Redirects::default();
-        // The rest of the line after the start of a here-document: `cat <<E | tee f`, `cat <<E && rm f`.
-        let (mut piped, mut then) = (Vec::new(), Vec::new());
-        for child in children(node) {
-            match child.kind() {
-                "file_redirect" => self.redirect(&mut redirects, child, text, depth),
-                "heredoc_redirect" => {
-                    let mut literal = String::new();
-                    let mut is_quoted = false;
-                    let indented = slice(child, text).starts_with("<<-");
-                    for part in children(child) {
-                        match part.kind() {
-                            "heredoc_start" => is_quoted = is_end_quoted(slice(part, text)),
-                            "heredoc_body" => {
-                                literal = unindented(slice(part, text), indented);
-                                if !is_quoted {
-                                    self.leaf(slice(part, text), Quotes::Inside, depth + 1);
-                                }
-                            }
-                            "file_redirect" => self.redirect(&mut redirects, part, text, depth),
-                            "heredoc_end" => {}
-                            "pipeline" => piped.extend(children(part)),
-                            _ => then.push(part),
-                        }
-                    }
-                    let is_exact = is_quoted || !literal.contains(['$', '`', '\\']);
-                    redirects.rough_text =
-                        Some(if is_quoted { literal.clone() } else { unescaped(&literal) });
-                    redirects.text = is_exact.then_some(literal);
-                }
-                _ => {}
-            }
-        }
-        let through = piped.iter().all(|command| programs::lets_through(&name_of(*command, text)));
-        let hidden = redirects.hides || !through;
-        let own = if hidden { OutputTarget::Hidden } else { output };
-        self.printed = None;
-        match body {
-            Some(body) => self.last(body, text, own, &redirects, depth + 1),
-            // `> file` alone empties it.
-            None => self.shell.write_outputs(&redirects, Some(String::new())),
-        }
-        let printed = self.printed.take().filter(|_| body.is_some_and(|body| body.kind() == "command"));
-        self.piped_from(printed, &piped, text, output, depth);
-        for node in then {
-            self.node(node, text, output, depth + 1);
-        }
-    }
-
-    /// Adds a redirection. Substitutions in it run, too.
-    fn redirect(&mut self, redirects: &mut Redirects, node: Node<'_>, text: &str, depth: usize) {
-        redirects.add(&self.shell.env, node, text);
-        self.children(node, text, OutputTarget::Hidden, depth);
-    }
-
-    /// Reads a statement whose last command has redirections.
-    fn last(&mut self, node: Node<'_>, text: &str, own: OutputTarget, redirects: &Redirects, depth: usize) {
-        if self.shell.is_exhausted(depth) {
-            return;
-        }
-        match node.kind() {
-            "command" => self.command(node, text, own, redirects, depth),
-            "pipeline" => {
-                let all = children(node);
-                let Some((last, before)) = all.split_last() else { return };
-                let through = own == OutputTarget::Shown && programs::lets_through(&name_of(*last, text));
-                self.pipeline(before, text, if through { own } else { OutputTarget::Hidden }, depth);
-                self.last(*last, text, own, redirects, depth + 1);
-            }
-            _ => {
-                self.node(node, text, own, depth + 1);
-                self.shell.write_outputs(redirects, None);
-            }
-        }
-    }
-
-    fn command(
+    pub(super) fn command(
         &mut self,
         node: Node<'_>,
         text: &str,
@@ -561,83 +354,4 @@ impl Reader {
         }
         (self.shell.env, self.running) = (env, running);
     }
-
-    /// Reads a process substitution. Returns what it prints, if that is certain.
-    fn substituted(&mut self, node: Node<'_>, text: &str, depth: usize) -> Option<String> {
-        self.printed = None;
-        self.node(node, text, OutputTarget::Hidden, depth + 1);
-        let printed = self.printed.take();
-        printed.filter(|_| matches!(children(node)[..], [only] if only.kind() == "command"))
-    }
-}
-
-/// Whether these are commands in a row: `a && b || c`, `a && b > file`, or `a | b | c && d`, which the grammar takes for
-/// `a | { b | c && d; }`.
-fn is_list(node: Node<'_>) -> bool {
-    match node.kind() {
-        "list" => node.named_child_count() > 0,
-        "redirected_statement" => node.child_by_field_name("body").is_some_and(is_list),
-        "pipeline" => children(node).last().is_some_and(|last| last.kind() == "list" && is_list(*last)),
-        _ => false,
-    }
-}
-
-/// A command of a list.
-struct ListedCommand<'t> {
-    /// Whether there is a `||` before it, and not a `&&`.
-    after_or: bool,
-    command: Node<'t>,
-    /// The statement with its redirections, if that has other commands in it as well.
-    redirected: Option<Node<'t>>,
-}
-
-/// The commands of `a && b > file || c`, which the grammar nests to the left, and those whose output goes to the first one.
-fn commands_of(node: Node<'_>) -> (Vec<Node<'_>>, Vec<ListedCommand<'_>>) {
-    let (mut piped, mut commands) = (Vec::new(), Vec::new());
-    let (mut first, mut redirected) = (node, None);
-    while is_list(first) {
-        let mut all = children(first);
-        match (first.kind(), first.child_by_field_name("body")) {
-            ("redirected_statement", Some(body)) if redirected.is_none() => {
-                (first, redirected) = (body, Some(first));
-            }
-            ("list", _) => {
-                let mut cursor = first.walk();
-                let after_or = !first.children(&mut cursor).any(|child| child.kind() == "&&");
-                let listed = |command| ListedCommand { after_or, command, redirected: redirected.take() };
-                commands.extend(all.drain(1..).rev().map(listed));
-                first = all[0];
-            }
-            ("pipeline", _) => {
-                first = all.pop().unwrap_or(first);
-                piped.append(&mut all);
-            }
-            _ => break,
-        }
-    }
-    commands.push(ListedCommand { after_or: false, command: first, redirected });
-    commands.reverse();
-    (piped, commands)
-}
-
-/// The substitution at the beginning of a text.
-fn first_substitution(tree: &Tree) -> Option<Node<'_>> {
-    let mut node = tree.root_node();
-    while !node.kind().contains("substitution") && node.kind() != "arithmetic_expansion" {
-        node = node.named_child(0).filter(|child| child.start_byte() == 0)?;
-    }
-    Some(node)
-}
-
-/// Whether a part of the text is in double quotes.
-fn quotes_of(node: Node<'_>) -> Quotes {
-    let mut above = Some(node);
-    while let Some(node) = above {
-        match node.kind() {
-            "string" | "string_content" => return Quotes::Inside,
-            kind if kind.contains("substitution") || kind == "command" => return Quotes::Outside,
-            _ => above = node.parent(),
-        }
-    }
-    Quotes::Outside
 }

@@ -100,14 +100,7 @@ impl Reader {
     }
 
     /// Reads a statement whose last command has redirections.
-    fn last(
-        &mut self,
-        node: Node<'_>,
-        text: &str,
-        own: OutputTarget,
-        redirects: &Redirects,
-        depth: usize,
-    ) {
+    fn last(&mut self, node: Node<'_>, text: &str, own: OutputTarget, redirects: &Redirects, depth: usize) {
         if self.shell.is_exhausted(depth) {
             return;
         }

@@ -16,6 +16,7 @@ mod effects;
 mod glob;
 mod launch;
 mod list;
+mod our_calls;
 mod people;
 mod programs;
 mod reader;

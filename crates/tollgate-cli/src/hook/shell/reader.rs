@@ -9,6 +9,7 @@ use super::after_program::AfterProgram;
 use super::effects::Effects;
 use super::launch::Launched;
 use super::list::is_list;
+use super::our_calls::names_us;
 use super::people::may_be_people_only;
 use super::programs;
 use super::redirect::{OutputTarget, Redirects};
@@ -21,7 +22,7 @@ use super::word::{Quotes, Word};
 pub(crate) fn effects(command: &str, folder: &Path, home: Option<&Path>) -> Effects {
     let mut reader =
         Reader { shell: Shell::new(folder, home), piped: None, printed: None, running: Vec::new() };
-    reader.shell.names_us = super::people::names_us(command);
+    reader.shell.names_us = names_us(command);
     reader.text(command, OutputTarget::Shown, 0);
     let Shell { mut effects, runs_unknown_text, .. } = reader.shell;
     if effects.unclear {

@@ -2,23 +2,36 @@
 
 use std::path::{Path, PathBuf};
 
-/// The largest number of matches of a pattern. The rest is ignored.
-const MOST: usize = 1_000;
+/// The largest number of matches of a pattern.
+const MOST: usize = 10_000;
 
-/// The paths that match, spelled as the pattern is, in the order of their names.
+/// The largest number of names that are compared with a pattern.
+const LOOKED_AT: usize = 10 * MOST;
+
+/// The paths that match, spelled as the pattern is, in the order of their names. If there are too many: everything in the folder
+/// before the first pattern, `folder/.`.
 pub(super) fn expand(pattern: &str, folder: &Path) -> Vec<String> {
     let absolute = pattern.starts_with('/');
-    let mut found: Vec<PathBuf> = vec![if absolute { "/".into() } else { PathBuf::new() }];
+    let is_pattern = |part: &str| part.contains(['*', '?', '[']);
+    let start: PathBuf = if absolute { "/".into() } else { PathBuf::new() };
+    let fixed = pattern.split('/').take_while(|part| !is_pattern(part)).map(unquoted);
+    let too_many = || fixed.fold(start.clone(), |path, part| path.join(part)).join(".");
+    let mut looked_at = 0;
+    let mut found = vec![start.clone()];
     for part in pattern.split('/').filter(|part| !part.is_empty()) {
         let mut next = Vec::new();
         for path in found {
-            if !part.contains(['*', '?', '[']) {
+            if !is_pattern(part) {
                 next.push(path.join(unquoted(part)));
                 continue;
             }
             let Ok(entries) = std::fs::read_dir(folder.join(&path)) else { continue };
             let part: Vec<char> = part.chars().collect();
-            for entry in entries.flatten().take(MOST * 10) {
+            for entry in entries.flatten() {
+                looked_at += 1;
+                if looked_at > LOOKED_AT || next.len() == MOST {
+                    return vec![too_many().to_string_lossy().into_owned()];
+                }
                 let Ok(name) = entry.file_name().into_string() else { continue };
                 let hidden = name.starts_with('.') && part[0] != '.';
                 if !hidden && matches(&part, &name.chars().collect::<Vec<_>>()) {
@@ -27,7 +40,6 @@ pub(super) fn expand(pattern: &str, folder: &Path) -> Vec<String> {
             }
         }
         next.sort();
-        next.truncate(MOST);
         found = next;
     }
     found.retain(|path| folder.join(path).symlink_metadata().is_ok());

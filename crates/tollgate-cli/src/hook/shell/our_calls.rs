@@ -102,7 +102,7 @@ pub(super) fn calls(
         calls.extend(texts.chain(redirects.input_text().map(String::as_str)).flat_map(in_text));
     }
     // Our program may have another name: a copy, a link, a variable. Nearly no other program is called with `task` and a verb.
-    let is_renamed = shell.names_us && program.is_none_or(|program| is_made(shell, program));
+    let is_renamed = shell.may_rename_us && program.is_none_or(|program| is_made(shell, program));
     let mut words = arguments.iter();
     let is_task = operand(&mut words) == Some(Some("task")) && operand(&mut words).flatten().is_some();
     if (is_renamed || is_task) && !name.is_some_and(is_our_name) {
@@ -206,7 +206,7 @@ fn is_made(shell: &Shell, program: &str) -> bool {
 
 /// Whether a command copies or links our program, looks for it, or gives its name to a variable. A folder of the same name in
 /// a path does not count.
-pub(super) fn names_us(text: &str) -> bool {
+pub(super) fn may_rename_us(text: &str) -> bool {
     let hands_on = words_of(text).any(|word| word == "xargs");
     statements(text).any(|statement| {
         let renames = hands_on || words_of(statement).any(|word| RENAMERS.contains(&word));

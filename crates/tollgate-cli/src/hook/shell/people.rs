@@ -2,12 +2,12 @@
 
 use super::effects::ActsAs;
 use super::our_calls::{
-    Certainty, OurCall, calls, direct_calls, is_global, names_our_program, names_us, note_names, operand,
-    statements, words_of,
+    Certainty, OurCall, calls, direct_calls, is_global, may_rename_us, names_our_program, note_names,
+    operand, statements, words_of,
 };
 use super::redirect::Redirects;
 use super::state::Shell;
-use super::word::{AGENT, OWN_NAME, Word};
+use super::word::{OWN_NAME, Word};
 
 /// The commands of our program.
 const COMMANDS: [&str; 29] = [
@@ -99,7 +99,7 @@ fn acts(shell: &Shell, OurCall { arguments, certainty }: &OurCall) -> Option<Act
         command = format!("{command} {verb}");
     }
     let mut words = arguments.iter().take_while(|word| word.as_text() != Some("--"));
-    let mut name = shell.env.variables.get(AGENT).cloned();
+    let mut name = shell.env.given_agent();
     while let Some(word) = words.next() {
         let given = match word.as_text() {
             Some("--agent") => words.next().and_then(Word::as_text).unwrap_or_default(),
@@ -176,10 +176,10 @@ fn decision(verb: &str) -> Option<String> {
     DECISIONS.contains(&verb).then(|| format!("tollgate task {verb}"))
 }
 
-/// The same for a text that could not be parsed: whether one of its statements has the words of such a command after our name,
+/// A people-only command in a text that could not be parsed: whether one of its statements has the words of such a command after our name,
 /// or any of them if our program may have another name.
 pub(super) fn may_be_people_only(text: &str) -> Option<String> {
-    if names_us(text) {
+    if may_rename_us(text) {
         return has_words(&words_of(text).collect::<Vec<_>>());
     }
     statements(text).find_map(|statement| {

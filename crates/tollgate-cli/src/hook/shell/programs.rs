@@ -38,9 +38,6 @@ const SHOW_SOME: [(&str, &str); 16] = [
     ("expand", "t:"),
 ];
 
-/// The largest number of paths of one command that are only touched.
-const TOUCHED: usize = 1_000;
-
 /// Whether a program prints all or some of its input.
 pub(super) fn lets_through(name: &str) -> bool {
     let filters = ["sed", "awk", "gawk", "mawk", "grep", "egrep", "fgrep", "rg", "tee", "tr"];
@@ -212,6 +209,9 @@ pub(super) fn run(
 fn show(shell: &mut Shell, files: Vec<Word>, extent: Extent, redirects: &Redirects) {
     let inputs = if files.is_empty() { redirects.inputs.clone() } else { Vec::new() };
     for word in files.into_iter().chain(inputs) {
+        if shell.is_exhausted(0) {
+            return;
+        }
         for path in shell.env.paths(word) {
             if !path.is_dir() && !path.ends_with("-") {
                 shell.read(path, extent);
@@ -222,6 +222,9 @@ fn show(shell: &mut Shell, files: Vec<Word>, extent: Extent, redirects: &Redirec
 
 fn change(shell: &mut Shell, files: Vec<Word>, extent: Extent, text: Option<String>) {
     for word in files {
+        if shell.is_exhausted(0) {
+            return;
+        }
         for path in shell.targets(word) {
             shell.change(path, extent, text.clone());
         }
@@ -229,18 +232,24 @@ fn change(shell: &mut Shell, files: Vec<Word>, extent: Extent, text: Option<Stri
 }
 
 fn touch(shell: &mut Shell, files: Vec<Word>) {
-    let paths: Vec<PathBuf> =
-        files.into_iter().flat_map(|word| shell.env.paths(word)).take(TOUCHED).collect();
-    shell.effects.touched.extend(paths);
+    for word in files {
+        if shell.is_exhausted(0) {
+            return;
+        }
+        let paths = shell.env.paths(word);
+        shell.effects.touched.extend(paths);
+    }
 }
 
+/// `None`: nobody knows where the next command runs. If the folder is not there, `cd` fails, and the shell stays where it is.
 fn change_folder(shell: &Shell, arguments: &[Word]) -> Option<PathBuf> {
     let given = ProgramArgs::of(arguments, NONE);
-    match given.operands.first().map(Word::as_text) {
+    let folder = match given.operands.first().map(Word::as_text) {
         None => shell.env.home.clone(),
         Some(Some("-")) => shell.env.last_folder.clone(),
         Some(folder) => shell.env.path(folder?),
-    }
+    };
+    folder.filter(|folder| shell.has_folder(folder))
 }
 
 /// The new arguments of the shell, if `set` gives it some: what follows its options, or `--`.
@@ -300,21 +309,28 @@ fn transfer(shell: &mut Shell, name: &str, arguments: &[Word]) {
         let Some(text) = text else {
             // In a folder its name decides, and a move deletes it.
             shell.effects.gave_up |= is_folder || name == "mv";
-            target.iter().filter(|_| !is_folder).for_each(|target| bring(shell, target.clone(), true));
+            target.iter().filter(|_| !is_folder).for_each(|target| shell.bring(target.clone(), true));
             continue;
         };
         for source in shell.targets(word) {
+            if shell.is_exhausted(0) {
+                return;
+            }
             if hard {
                 // Whoever writes to the one file also writes to the other.
-                let below: Vec<PathBuf> =
-                    shell.names_in(&source).iter().map(|name| source.join(name)).collect();
-                shell.effects.touched.extend(below.into_iter().take(TOUCHED).chain([source.clone()]));
+                let below = shell.names_in(&source).into_iter().map(|name| source.join(name));
+                shell.effects.touched.extend(below.chain([source.clone()]));
             }
             match &target {
-                // It copies what is in the folder.
-                Some(target) if name == "cp" && (text == "." || text.ends_with("/.")) => {
+                // Everything in the folder.
+                Some(target) if ["cp", "mv"].contains(&name) && (text == "." || text.ends_with("/.")) => {
                     for name in shell.names_in(&source) {
-                        bring(shell, target.join(&name), source.join(&name).is_dir());
+                        if shell.is_exhausted(0) {
+                            // Too many names: it may replace everything in the target.
+                            shell.change(target.clone(), Extent::Whole, None);
+                            return;
+                        }
+                        shell.bring(target.join(&name), source.join(&name).is_dir());
                     }
                 }
                 Some(target) => {
@@ -323,7 +339,7 @@ fn transfer(shell: &mut Shell, name: &str, arguments: &[Word]) {
                         _ => target.clone(),
                     };
                     // A link may lead to a folder that is made later.
-                    bring(shell, to.clone(), name == "ln" || symbolic || source.is_dir());
+                    shell.bring(to.clone(), name == "ln" || symbolic || source.is_dir());
                     match to.parent() {
                         // Where a symbolic link leads is relative to its own folder.
                         Some(folder) if symbolic => shell.link(&to, folder.join(&text)),
@@ -338,13 +354,6 @@ fn transfer(shell: &mut Shell, name: &str, arguments: &[Word]) {
             }
         }
     }
-}
-
-/// A file or a folder comes to this path.
-fn bring(shell: &mut Shell, to: PathBuf, brings_files: bool) {
-    shell.change(to.clone(), Extent::Whole, None);
-    let made = shell.effects.changes.iter_mut().filter(|change| change.path == to);
-    made.for_each(|change| change.brings_files |= brings_files);
 }
 
 /// The git commands that change files given by name.

@@ -1,5 +1,6 @@
 //! Parses a command with the grammar of Bash and follows it node by node, as a shell would run it.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
@@ -9,7 +10,7 @@ use super::after_program::AfterProgram;
 use super::effects::Effects;
 use super::launch::Launched;
 use super::list::is_list;
-use super::our_calls::names_us;
+use super::our_calls::may_rename_us;
 use super::people::may_be_people_only;
 use super::programs;
 use super::redirect::{OutputTarget, Redirects};
@@ -22,13 +23,14 @@ use super::word::{Quotes, Word};
 pub(crate) fn effects(command: &str, folder: &Path, home: Option<&Path>) -> Effects {
     let mut reader =
         Reader { shell: Shell::new(folder, home), piped: None, printed: None, running: Vec::new() };
-    reader.shell.names_us = names_us(command);
+    reader.shell.may_rename_us = may_rename_us(command);
     reader.text(command, OutputTarget::Shown, 0);
     let Shell { mut effects, runs_unknown_text, .. } = reader.shell;
     if effects.unclear {
         // The shell may understand what the grammar does not. Then every word may be the name of a file to change.
         effects.gave_up = true;
-        effects.touched.extend(words_of(command).take(NAMED).filter_map(|word| path_of(word, folder, home)));
+        let words: BTreeSet<&str> = words_of(command).collect();
+        effects.touched.extend(words.into_iter().take(NAMED).filter_map(|word| path_of(word, folder, home)));
     }
     if (effects.unclear || runs_unknown_text) && effects.people_only.is_none() {
         effects.people_only = may_be_people_only(command);
@@ -36,8 +38,8 @@ pub(crate) fn effects(command: &str, folder: &Path, home: Option<&Path>) -> Effe
     effects
 }
 
-/// The largest number of words of a text that cannot be parsed. A person or a model names fewer files.
-const NAMED: usize = 1_000;
+/// The largest number of different words of a text that cannot be parsed. A person or a model names fewer files.
+const NAMED: usize = 20_000;
 
 /// What may be a word of a text that cannot be parsed.
 fn words_of(text: &str) -> impl Iterator<Item = &str> {
@@ -135,7 +137,7 @@ impl Reader {
             "comment" | "raw_string" | "ansi_c_string" => {}
             _ if node.named_child_count() == 0 => {
                 let part = slice(node, text);
-                // The way up the tree takes long.
+                // `quotes_of` walks up the tree, so it is called only if the answer matters.
                 let matters = part.contains("<(") || part.contains(">(");
                 self.leaf(part, if matters { quotes_of(node) } else { Quotes::Outside }, depth);
             }
@@ -163,7 +165,7 @@ impl Reader {
         self.running.pop();
     }
 
-    /// Commands of which nobody can tell whether they run.
+    /// Commands that may or may not run.
     fn branch(&mut self, node: Node<'_>, text: &str, output: OutputTarget, depth: usize) {
         let before = self.shell.env.clone();
         self.children(node, text, output, depth);
@@ -254,8 +256,15 @@ impl Reader {
         }
         words.append(&mut redirects.arguments);
         let output = if redirects.hides { OutputTarget::Hidden } else { output };
-        let words: Vec<Word> = words.into_iter().flat_map(|word| self.shell.env.globbed(word)).collect();
-        let before = (!assignments.is_empty()).then(|| self.shell.env.variables.clone());
+        let mut expanded = Vec::new();
+        for word in words {
+            if self.shell.is_exhausted(depth) {
+                return;
+            }
+            expanded.extend(self.shell.env.globbed(word));
+        }
+        let before = (!assignments.is_empty())
+            .then(|| (self.shell.env.variables.clone(), self.shell.env.is_agent_unknown));
         for assignment in assignments {
             self.node(assignment, text, OutputTarget::Hidden, depth + 1);
             let name =
@@ -264,11 +273,11 @@ impl Reader {
                 self.shell.env.passed.insert(name.to_owned(), value.clone());
             }
         }
-        let printed = self.words(&words, output, &redirects, depth);
+        let printed = self.words(&expanded, output, &redirects, depth);
         self.shell.env.passed.clear();
         // They hold for this command only.
-        if let Some(variables) = before {
-            self.shell.env.variables = variables;
+        if let Some(before) = before {
+            (self.shell.env.variables, self.shell.env.is_agent_unknown) = before;
         }
         self.shell.write_outputs(&redirects, printed.clone());
         self.printed = printed.filter(|_| redirects.outputs.is_empty());
@@ -286,10 +295,10 @@ impl Reader {
             return None;
         }
         let function = words.first().and_then(|name| self.shell.env.functions.get(name.as_text()?)).cloned();
-        // What it does with unknown arguments was read with its definition, so what it does when it calls itself was, too.
+        // A recursive call is not followed: the definition was already read with unknown arguments.
         let name = words.first().and_then(Word::as_text).unwrap_or_default().to_owned();
         if let Some(body) = function.filter(|_| !self.running.contains(&name)) {
-            // Nobody can tell whether its definition was read, so the program of the same name counts as well.
+            // The definition may be in a branch that does not run, so a program of this name counts, too.
             let outer = self.shell.env.positional.replace(words[1..].to_vec());
             self.running.push(name);
             self.text(&body, output, depth + 10);
@@ -330,8 +339,10 @@ impl Reader {
         if let Some(folder) = launch.folder {
             self.shell.env.folder = folder;
         }
-        self.shell.env.passed.extend(launch.variables.clone());
-        self.shell.env.variables.extend(launch.variables);
+        for (name, value) in launch.variables {
+            self.shell.env.set(&name, Word::text(&value));
+            self.shell.env.passed.insert(name, value);
+        }
         let mut printed = None;
         for command in &launch.commands {
             printed = self.words(command, output, redirects, depth + 1);

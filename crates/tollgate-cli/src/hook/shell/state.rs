@@ -1,6 +1,6 @@
 //! The known state of a shell while its commands are read one after the other.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
@@ -38,12 +38,16 @@ fn is_late(started: Duration) -> bool {
 pub(super) struct Shell {
     pub(super) env: Environment,
     pub(super) effects: Effects,
+    /// Where each changed file is in the list of changes.
+    changed: HashMap<PathBuf, usize>,
+    /// The files that were read.
+    shown: HashSet<PathBuf>,
     /// The links that the command makes, and where they lead.
     links: HashMap<PathBuf, PathBuf>,
     /// A shell runs a text that is not known.
     pub(super) runs_unknown_text: bool,
-    /// The command has the name of our program in it.
-    pub(super) names_us: bool,
+    /// The command copies, links or looks up our program, or puts its name in a variable.
+    pub(super) may_rename_us: bool,
     /// The time that this thread had used when the parsing began.
     started: Duration,
 }
@@ -55,6 +59,7 @@ impl Shell {
             last_folder: None,
             home: home.map(Path::to_owned),
             variables: HashMap::new(),
+            is_agent_unknown: false,
             passed: HashMap::new(),
             positional: None,
             functions: HashMap::new(),
@@ -62,9 +67,11 @@ impl Shell {
         Self {
             env,
             effects: Effects::default(),
+            changed: HashMap::new(),
+            shown: HashSet::new(),
             links: HashMap::new(),
             runs_unknown_text: false,
-            names_us: false,
+            may_rename_us: false,
             started: processor_time(),
         }
     }
@@ -76,9 +83,9 @@ impl Shell {
     }
 
     pub(super) fn is_exhausted(&mut self, depth: usize) -> bool {
-        let exhausted = depth > DEPTH
-            || self.effects.changes.len() + self.effects.reads.len() > FILES
-            || is_late(self.started);
+        let Effects { changes, reads, touched, .. } = &self.effects;
+        let files = changes.len() + reads.len() + touched.len();
+        let exhausted = depth > DEPTH || files > FILES || is_late(self.started);
         self.effects.unclear |= exhausted;
         self.effects.gave_up |= exhausted;
         exhausted
@@ -95,9 +102,16 @@ impl Shell {
     }
 
     pub(super) fn read(&mut self, path: PathBuf, extent: Extent) {
-        if !is_device(&path) && !self.effects.reads.iter().any(|(there, _)| *there == path) {
+        if !is_device(&path) && self.shown.insert(path.clone()) {
             self.effects.reads.push((path, extent));
         }
+    }
+
+    /// Whether a folder is there when the command needs it: it exists, or the command itself makes it.
+    pub(super) fn has_folder(&self, folder: &Path) -> bool {
+        let plain = normalised(folder);
+        let mut made = self.effects.changes.iter().map(|change| &change.path).chain(&self.effects.touched);
+        folder.is_dir() || made.any(|path| normalised(path).starts_with(&plain))
     }
 
     /// The files that a word names, for a change of them. If they are not known, they may be all that the command names.
@@ -108,7 +122,8 @@ impl Shell {
         paths
     }
 
-    /// The names in a folder: those that exist, and those that the command itself makes.
+    /// The names in a folder: those that exist, and those that the command itself makes. If there are too many: enough to
+    /// exhaust the shell.
     pub(super) fn names_in(&self, folder: &Path) -> Vec<OsString> {
         let there = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.file_name());
         let made = self.effects.changes.iter().map(|change| &change.path).chain(&self.effects.touched);
@@ -117,7 +132,7 @@ impl Shell {
             let path = normalised(path);
             Some(path.strip_prefix(&folder).ok()?.components().next()?.as_os_str().to_owned())
         });
-        there.chain(made).take(FILES).collect()
+        there.chain(made).take(FILES + 2).collect()
     }
 
     /// A new link.
@@ -153,8 +168,7 @@ impl Shell {
         if is_device(&path) {
             return;
         }
-        let changes = &mut self.effects.changes;
-        match changes.iter_mut().find(|change| change.path == path) {
+        match self.changed.get(&path).and_then(|at| self.effects.changes.get_mut(*at)) {
             // Changed twice, so the final text is not known.
             Some(change) => {
                 change.text = None;
@@ -162,7 +176,19 @@ impl Shell {
                     change.extent = extent;
                 }
             }
-            None => changes.push(ShellChange { path, extent, text, by_git: false, brings_files: false }),
+            None => {
+                self.changed.insert(path.clone(), self.effects.changes.len());
+                let change = ShellChange { path, extent, text, by_git: false, brings_files: false };
+                self.effects.changes.push(change);
+            }
+        }
+    }
+
+    /// A file or a folder comes to this path.
+    pub(super) fn bring(&mut self, to: PathBuf, brings_files: bool) {
+        self.change(to.clone(), Extent::Whole, None);
+        if let Some(change) = self.changed.get(&to).and_then(|at| self.effects.changes.get_mut(*at)) {
+            change.brings_files |= brings_files;
         }
     }
 }

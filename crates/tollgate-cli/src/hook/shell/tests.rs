@@ -671,6 +671,57 @@ fn many_commands_in_a_row_are_understood() {
     assert_eq!(here.changes("true && f=a.txt && rm $f"), ["a.txt"]);
 }
 
+/// A shell stays where it is if `cd` fails.
+#[test]
+fn after_cd_to_a_folder_that_is_not_there_the_folder_is_not_known() {
+    let here = Here::new();
+    for command in [
+        "cd nosuch || rm a.txt",
+        "cd nosuch; rm a.txt",
+        "if ! cd nosuch; then rm a.txt; fi",
+        "cd nosuch && true || rm a.txt",
+    ] {
+        assert!(here.effects(command).gave_up, "{command}");
+    }
+    for command in
+        ["mkdir new && cd new && rm y", "mkdir -p new/x; cd new; rm y", "cp -r sub new && cd new && rm y"]
+    {
+        assert!(here.changes(command).contains(&"new/y".into()), "{command}");
+        assert!(!here.effects(command).gave_up, "{command}");
+    }
+}
+
+#[test]
+fn no_limit_hides_a_file() {
+    let here = Here::new();
+    let names = |number: usize| (0..number).map(|name| format!("{name} ")).collect::<String>();
+    let last = |command: String| {
+        let effects = here.effects(&command);
+        let changes = effects.changes.iter().map(|change| &change.path);
+        changes.chain(&effects.touched).any(|path| path.ends_with("z.txt"))
+    };
+    for number in [999, 1_100, 12_000] {
+        assert!(last(format!("touch {}z.txt", names(number))), "{number}");
+        assert!(last(format!("rm {}z.txt", names(number))), "{number}");
+    }
+    for number in 0..10_100 {
+        fs::write(here.keep.path().join(format!("sub/{number}")), "").unwrap();
+    }
+    assert_eq!(here.changes("rm sub/*"), ["sub"]);
+    assert_eq!(here.changes("rm s*/*"), [""], "everything here");
+    assert!(here.changes("cp sub/* .").contains(&String::new()), "everything here");
+}
+
+/// Empty would be a value, too.
+#[test]
+fn an_agents_name_that_is_not_known_names_no_file() {
+    let here = Here::new();
+    for variable in ["OTHER", "TOLLGATE_AGENT"] {
+        let command = format!("if true; then {variable}=a; fi; echo x > ${variable}.txt");
+        assert!(here.effects(&command).gave_up, "{command}");
+    }
+}
+
 #[test]
 fn options_of_set_are_no_arguments() {
     let here = Here::new();

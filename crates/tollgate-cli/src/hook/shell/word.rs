@@ -24,6 +24,8 @@ pub(super) struct Environment {
     pub(super) home: Option<PathBuf>,
     /// Variables with a known value.
     pub(super) variables: HashMap<String, String>,
+    /// The command gives the agent's variable a value that is not known.
+    pub(super) is_agent_unknown: bool,
     /// Those that are set for the current command only, and that a shell in it has, too.
     pub(super) passed: HashMap<String, String>,
     /// `$1`, `$2` and so on; `None` if not even their number is known.
@@ -110,15 +112,21 @@ impl Environment {
 
     /// Gives a variable a value. If it is not known, the variable is not, either.
     pub(super) fn set(&mut self, name: &str, value: Word) {
-        match value {
-            Word::Text { text, .. } => drop(self.variables.insert(name.to_owned(), text)),
-            // It is not the name that the shell had before.
-            _ if name == AGENT => drop(self.variables.insert(name.to_owned(), String::new())),
-            _ => drop(self.variables.remove(name)),
+        if name == AGENT {
+            self.is_agent_unknown = value.as_text().is_none();
+        }
+        match value.into_text() {
+            Some(text) => drop(self.variables.insert(name.to_owned(), text)),
+            None => drop(self.variables.remove(name)),
         }
     }
 
-    /// After commands of which nobody can tell whether they ran: forgets what they may have changed.
+    /// The name in the agent's variable, if the command sets it. Empty if that is not known.
+    pub(super) fn given_agent(&self) -> Option<String> {
+        if self.is_agent_unknown { Some(String::new()) } else { self.variables.get(AGENT).cloned() }
+    }
+
+    /// After commands that may or may not have run: forgets what they may have changed.
     pub(super) fn forget_differences(&mut self, before: &Self) {
         if self.folder != before.folder || self.last_folder != before.last_folder {
             (self.folder, self.last_folder) = (None, None);
@@ -126,11 +134,10 @@ impl Environment {
         if self.positional != before.positional {
             self.positional = None;
         }
-        let agent_differs = self.variables.get(AGENT) != before.variables.get(AGENT);
-        self.variables.retain(|name, value| before.variables.get(name) == Some(value));
-        if agent_differs {
+        if self.given_agent() != before.given_agent() {
             self.set(AGENT, Word::Unknown);
         }
+        self.variables.retain(|name, value| before.variables.get(name) == Some(value));
     }
 
     /// The words that a word of a command becomes: usually one.
@@ -170,7 +177,7 @@ impl Environment {
         }
         let bare = value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value);
         let is_own = ["$TOLLGATE_AGENT", "${TOLLGATE_AGENT}"].contains(&bare);
-        if is_own && !self.variables.contains_key(AGENT) {
+        if is_own && self.given_agent().is_none() {
             return Some(Word::text(&format!("{option}{OWN_NAME}")));
         }
         let is_lost = !option.is_empty() && self.word(node, text) == Word::Unknown;

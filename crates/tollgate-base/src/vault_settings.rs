@@ -1,6 +1,6 @@
 //! `[vault]`: where the tasks are, whose they are, and how long claims last.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::de::{Deserializer, Error as _};
@@ -14,8 +14,8 @@ use crate::units::Wait;
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct VaultSettings {
-    /// Where the tasks are, relative to the workspace.
-    pub dir: PathBuf,
+    /// Where the tasks are, relative to the workspace, if the configuration says so.
+    pub dir: Option<PathBuf>,
     /// In a git worktree: whose vault it uses.
     pub tree: VaultTree,
     /// How long a leased claim lasts.
@@ -76,6 +76,11 @@ impl From<PathBuf> for VaultTree {
 }
 
 impl VaultSettings {
+    /// Where the tasks are, relative to the workspace.
+    pub fn dir(&self) -> &Path {
+        self.dir.as_deref().unwrap_or(Path::new("vault"))
+    }
+
     /// Whether other machines can change the tasks, too.
     pub fn is_shared(&self) -> bool {
         *self.chosen_store() != StoreChoice::Folder
@@ -93,7 +98,7 @@ impl VaultSettings {
 impl Default for VaultSettings {
     fn default() -> Self {
         Self {
-            dir: PathBuf::from("vault"),
+            dir: None,
             tree: VaultTree::default(),
             // Longer than a slow model thinks, short enough that a person still waits for the task.
             lease: Wait(Duration::from_secs(30 * 60)),

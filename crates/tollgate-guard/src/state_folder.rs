@@ -48,7 +48,16 @@ pub fn find_root(folder: &Path) -> PathBuf {
 /// The settings in a file. The defaults if the file does not exist.
 pub fn read_settings(path: &Path) -> Result<Settings> {
     let text = gone_is_none(fs::read_to_string(path).at("read the configuration", path))?;
-    let Some(text) = text else { return Ok(Settings::default()) };
+    let Some(text) = text else {
+        // Defaults instead of the settings that a link no longer leads to would be a surprise.
+        return match path.is_symlink() {
+            true => Err(Fault::Config {
+                path: path.to_owned(),
+                what: "it is a symbolic link that leads nowhere".into(),
+            }),
+            false => Ok(Settings::default()),
+        };
+    };
     Settings::parse(&text, path)
 }
 

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use rustix::fs::Access;
 use tollgate::error::Result;
 use tollgate::name::Agent;
+use tollgate::tasks::VaultHome;
 use tollgate::vault::figures::{Figures, Tally};
 use tollgate::vault::state::State;
 
@@ -137,8 +138,14 @@ fn problems(site: &Site, open: &OpenWorkspace) -> Vec<String> {
     let mut problems: Vec<String> = folders.iter().filter_map(unusable).collect();
     match &open.vault {
         Some(vault) => problems.extend(vault.store().problems()),
-        None if site.had_vault() => problems.push("the vault is gone".to_owned()),
+        None if site.had_vault() || misses_its_vault(open) => problems.push("the vault is gone".to_owned()),
         None => {}
     }
     problems
+}
+
+/// Whether the configuration names a vault that is not there. Faults of the configuration are reported elsewhere.
+fn misses_its_vault(open: &OpenWorkspace) -> bool {
+    let workspace = open.gate.workspace();
+    VaultHome::of(workspace.path(), workspace.settings()).is_ok_and(|home| home.misses_its_vault())
 }

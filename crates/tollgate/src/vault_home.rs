@@ -84,6 +84,16 @@ impl VaultHome {
     pub fn has_vault(&self) -> bool {
         is_vault(&self.folder()) || self.settings.vault.is_shared()
     }
+
+    /// Whether the configuration names a vault that is not there.
+    pub fn misses_its_vault(&self) -> bool {
+        self.settings.vault.dir.is_some() && !self.has_vault()
+    }
+
+    /// Whether other ledgers can have lines about the same tasks: other machines use the store, or other workspaces the folder.
+    pub fn has_other_ledgers(&self) -> bool {
+        self.settings.vault.is_shared() || !self.folder().starts_with(&self.root)
+    }
 }
 
 /// The other workspace whose vault this one uses, if it is in a git worktree, or if its settings name one.
@@ -103,11 +113,11 @@ fn not_shared(why: &str) -> Fault {
 }
 
 fn vault_folder(root: &Path, settings: &Settings) -> PathBuf {
-    let named = root.join(&settings.vault.dir);
+    let named = root.join(settings.vault.dir());
     // A vault on its own, without a workspace around it.
     // Any project may have a folder `Done`, so the first folder must be there.
     let is_bare = || root.join(State::NeedsAction.as_str()).is_dir();
-    let itself = settings.vault.dir == Settings::default().vault.dir && is_bare() && !is_vault(&named);
+    let itself = settings.vault.dir() == Settings::default().vault.dir() && is_bare() && !is_vault(&named);
     if itself { root.to_owned() } else { named }
 }
 

@@ -111,6 +111,9 @@ fn look(invocation: &Invocation, root: &Path, facts: &mut Vec<Fact>) {
     let home = VaultHome::at(root.to_owned()).and_then(|own| VaultHome::of(root, &own.settings));
     // What a remote or an engine says about the tasks can be known only through a workspace with a state.
     let in_store = home.as_ref().is_ok_and(|home| home.settings.vault.is_shared());
+    if let Some(fact) = home.as_ref().ok().and_then(unapproved) {
+        add("roles", Ok(fact));
+    }
     if !state.join("version").exists() && !in_store {
         add("state", Ok(Fact::NoState));
         if state.exists() {
@@ -211,12 +214,7 @@ fn levels_without_state() -> Result<Vec<Availability>, Fault> {
 fn vault_without_state(home: &VaultHome) -> Result<Option<Fact>, Fault> {
     let folder = home.folder();
     if !home.has_vault() {
-        let config = home.root.join(STATE_FOLDER).join("config.toml");
-        let text = fs::read_to_string(config).unwrap_or_default();
-        let named = text
-            .parse::<toml::Table>()
-            .is_ok_and(|config| config.get("vault").and_then(|vault| vault.get("dir")).is_some());
-        return Ok(named.then_some(Fact::NoVault { folder }));
+        return Ok(home.misses_its_vault().then_some(Fact::NoVault { folder }));
     }
     let (mut open, mut unfit) = (0, Vec::new());
     for state in State::ALL.into_iter().filter(|state| !state.is_final()) {
@@ -263,6 +261,18 @@ fn task_files(folder: &Path, state: State) -> Result<Vec<PathBuf>, Fault> {
     }
     found.sort();
     Ok(found)
+}
+
+/// The first action that one agent may only draft, if agents without a table may execute it.
+fn unapproved(home: &VaultHome) -> Option<Fact> {
+    if !home.has_vault() || home.settings.vault.agents == Agents::Listed {
+        return None;
+    }
+    let mut tables = home.settings.agent.iter();
+    tables.find_map(|(agent, role)| {
+        let action = role.sensitive.first()?.clone();
+        Some(Fact::Unapproved { action, agent: agent.clone() })
+    })
 }
 
 /// The folders of states that a vault in folders does not have.

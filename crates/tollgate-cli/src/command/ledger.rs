@@ -12,7 +12,7 @@ use tollgate::error::Fault;
 use tollgate::event::Event;
 use tollgate::ledger::{Cursor, Followed, Ledger, Line, Verification};
 use tollgate::name::Agent;
-use tollgate::workspace::{STATE_FOLDER, read_settings};
+use tollgate::tasks::VaultHome;
 
 use crate::answer::{Answer, Form, Said, json_line};
 use crate::command::number::number;
@@ -230,8 +230,10 @@ fn verify(invocation: &Invocation) -> Result<Answer, CliError> {
 }
 
 fn audit_ledger(invocation: &Invocation, args: &LedgerAuditArgs) -> Result<Answer, CliError> {
-    let config = invocation.root()?.0.join(STATE_FOLDER).join("config.toml");
-    let shared = args.shared || read_settings(&config)?.vault.is_shared();
+    let own = VaultHome::at(invocation.root()?.0)?;
+    // If the vault of a worktree cannot be found, its own settings tell.
+    let home = VaultHome::of(&own.root, &own.settings).unwrap_or(own);
+    let shared = args.shared || home.has_other_ledgers();
     let scope = AuditScope { records: args.records.clone(), shared };
     let progress = Progress::of("auditing the ledger");
     let report = audit(&invocation.ledger()?, &scope)?;

@@ -7,13 +7,14 @@ use std::collections::BTreeMap;
 
 use clap::Args;
 use tollgate::error::Fault;
-use tollgate::event::Event;
+use tollgate::event::{Event, RefusalStatus};
 use tollgate::ledger::Ledger;
 use tollgate::settings::GuardMode;
+use tollgate::tasks::VaultHome;
 use tollgate::turn::TurnState;
 use tollgate::vault::figures::Figures;
 use tollgate::vault::state::State;
-use tollgate::workspace::{STATE_FOLDER, read_settings};
+use tollgate::workspace::{STATE_FOLDER, has_state, read_settings};
 
 use crate::answer::{Answer, Said};
 use crate::error::CliError;
@@ -46,8 +47,8 @@ pub(crate) fn run(invocation: &Invocation, _: &StatusArgs) -> Result<Answer, Cli
     let settings = read_settings(&state.join("config.toml"))?;
     let mut status = WorkspaceStatus {
         workspace: root.to_string_lossy().into_owned(),
-        set_up: invocation.has_state()?,
-        initialised: state.exists(),
+        set_up: has_state(&root),
+        has_writes: invocation.has_state()?,
         mode: settings.guard.mode,
         hosts: glance(invocation, &root),
         ..WorkspaceStatus::default()
@@ -71,14 +72,19 @@ pub(crate) fn run(invocation: &Invocation, _: &StatusArgs) -> Result<Answer, Cli
 fn look_at_ledger(invocation: &Invocation, status: &mut WorkspaceStatus) -> Result<(), Fault> {
     let ledger = invocation.ledger()?;
     status.problems.extend(ledger.check_end()?.map(words::ledger_problem));
-    if status.set_up {
-        status.refusals_today = refusals_today(invocation, &ledger)?;
-    }
+    status.refusals_today = refusals_today(invocation, &ledger)?;
     Ok(())
 }
 
 fn look_at_tasks(invocation: &Invocation, status: &mut WorkspaceStatus) -> Result<(), Fault> {
     if !status.set_up {
+        return Ok(());
+    }
+    let home = VaultHome::at(invocation.root()?.0).and_then(|own| VaultHome::of(&own.root, &own.settings))?;
+    if home.misses_its_vault() {
+        status.problems.push(words::missing_vault_problem(&invocation.viewpoint(), &home.folder()));
+    }
+    if !home.has_vault() {
         return Ok(());
     }
     let Some(tasks) = invocation.tasks_of(&invocation.workspace()?)? else { return Ok(()) };
@@ -148,7 +154,11 @@ fn refusals_today(invocation: &Invocation, ledger: &Ledger) -> Result<RefusalCou
             found.at_least = true;
             break;
         }
-        let refused = matches!(line.event, Event::MutationConflict(..) | Event::MutationRefused(..));
+        let refused = matches!(
+            line.event,
+            Event::MutationConflict(_, RefusalStatus::Denied, ..)
+                | Event::MutationRefused(_, RefusalStatus::Denied, ..)
+        );
         found.count += usize::from(refused);
     }
     Ok(found)

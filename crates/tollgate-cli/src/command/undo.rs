@@ -75,7 +75,7 @@ pub(crate) fn run(invocation: &Invocation, args: &UndoArgs) -> Result<Answer, Cl
     let shown = words::to_undo(&view, &entry, diff.as_deref());
     if !args.yes {
         match Person::here(invocation) {
-            Err(why) => return Ok(refused(why.word(), &words::nobody_undoes())),
+            Err(why) => return Ok(refused(why.word(), &words::nobody_undoes(&why))),
             Ok(person) if !person.agrees(&shown, words::UNDO_QUESTION)? => {
                 return Ok(refused("not_confirmed", words::NOT_UNDONE));
             }

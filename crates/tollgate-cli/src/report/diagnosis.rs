@@ -118,6 +118,11 @@ pub(crate) enum Fact {
     NoVault {
         folder: PathBuf,
     },
+    /// An action that one agent may only draft, and that every agent without a table may execute.
+    Unapproved {
+        action: String,
+        agent: Agent,
+    },
     /// Workers that have stopped claiming tasks, each in one sentence.
     Breakers(Vec<String>),
     /// What the store's checkup found and fixed.
@@ -169,6 +174,7 @@ impl Fact {
             Self::RunLevel { .. } => "run",
             Self::Worktree { .. } | Self::Worktrees { .. } => "worktree",
             Self::Vault { .. } | Self::NoVault { .. } => "vault",
+            Self::Unapproved { .. } => "roles",
             Self::Breakers(_) => "breaker",
             Self::Store { name, .. } => name,
             Self::Host(_) => "hooks",
@@ -180,8 +186,8 @@ impl Fact {
     pub(crate) fn level(&self) -> Level {
         let warn_if = |warn: bool| if warn { Level::Warning } else { Level::Ok };
         match self {
-            Self::Broken { .. } => Level::Problem,
-            Self::OtherFileSystem | Self::Ignored { .. } | Self::Breakers(_) | Self::NoVault { .. } => {
+            Self::Broken { .. } | Self::NoVault { .. } => Level::Problem,
+            Self::OtherFileSystem | Self::Ignored { .. } | Self::Breakers(_) | Self::Unapproved { .. } => {
                 Level::Warning
             }
             Self::Commands { trusted, .. } | Self::Notify { trusted } => warn_if(!trusted),

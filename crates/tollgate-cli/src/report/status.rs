@@ -9,11 +9,11 @@ use tollgate::settings::GuardMode;
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct WorkspaceStatus {
     pub(crate) workspace: String,
-    /// The workspace has a state.
+    /// The workspace has a configuration or a state.
     pub(crate) set_up: bool,
-    /// There is a folder `.tollgate`.
+    /// Something was written here through tollgate.
     #[serde(skip)]
-    pub(crate) initialised: bool,
+    pub(crate) has_writes: bool,
     pub(crate) mode: GuardMode,
     pub(crate) hosts: Vec<HostStatus>,
     /// The agents with running turns.

@@ -19,11 +19,13 @@ use super::git::store_words;
 use super::init::found_by_words;
 use super::ledger::{problem, start_new};
 use super::run::run_level;
+use super::status::missing_vault_problem;
 use super::task::vault_words;
 use super::text::{Viewpoint, ago, count, counted, quoted, shown, size};
 use super::trust::commands_words;
 use crate::host::Trust;
 use crate::report::diagnosis::{Checked, Fact, HookState, HostCheckup, Registration};
+use crate::report::status::StatusProblem;
 
 /// All findings, one after the other, then a summary.
 pub(crate) fn diagnosis(checked: &[Checked]) -> String {
@@ -193,9 +195,16 @@ pub(crate) fn finding(view: &Viewpoint, fact: &Fact) -> (String, Option<String>)
             let (words, fix) = vault_words(view, fact);
             (words + &missing_folders(missing), fix)
         }
-        Fact::NoVault { folder } => (
-            format!("the configuration names `{}`, which is not a vault", shown(view, folder)),
-            Some("run `tollgate init --vault` to create it, or delete `dir` under `[vault]`".into()),
+        Fact::NoVault { folder } => {
+            let StatusProblem { problem, hint } = missing_vault_problem(view, folder);
+            (problem, Some(hint))
+        }
+        Fact::Unapproved { action, agent } => (
+            format!(
+                "`{}` is sensitive for `{agent}`, but agents without an `[agent.NAME]` execute it without approval",
+                plain(action)
+            ),
+            Some("set `agents = \"listed\"` under `[vault]`, so that only agents with a table claim tasks".into()),
         ),
         Fact::Breakers(stopped) => (
             plain(&stopped.join("; ")),

@@ -47,7 +47,7 @@ pub(crate) fn init(
     match done {
         ConfigSetup::Written | ConfigSetup::Kept | ConfigSetup::Changed => {
             if git {
-                words += "\ngit repository: you can commit `config.toml` and `.gitignore` in `.tollgate/`; git ignores the rest";
+                words += "\ngit repository: you can commit `.tollgate/config.toml`; the first guarded write adds a `.gitignore` for the rest";
             }
             if state {
                 words += "\nfound state from earlier guarded writes";

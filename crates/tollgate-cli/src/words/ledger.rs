@@ -87,7 +87,9 @@ pub(crate) fn audited(report: &AuditReport, scope: &AuditScope) -> String {
         words += &format!("\n{} more are not listed", report.left_off);
     }
     if scope.shared {
-        words += "\nnote: other machines share the tasks; the steps that they took are in their own ledgers";
+        words += "\nnote: other machines or workspaces share the tasks; the steps that they took are in their own ledgers";
+    } else if report.flaws.iter().any(|flaw| matches!(flaw.about, AuditSubject::Task(_))) {
+        words += "\nhint: if other workspaces use this vault, give `--shared`";
     }
     if !report.doubts.is_empty() {
         words += "\nhint: only a record of who changed the file outside tollgate can decide a doubt: see `--records`";

@@ -62,7 +62,8 @@ pub(crate) use refusal::refused;
 pub(crate) use run::{NoteReader, RUN_KILLED, did_not_start, no_prologue, run_notes, run_refused};
 pub(crate) use serve::{NOTIFY_NOT_TRUSTED, agent_of_server, serving};
 pub(crate) use status::{
-    breaker_problem, fault_problem, host_problem, ledger_problem, mode_problem, old_tasks_problem, status,
+    breaker_problem, fault_problem, host_problem, ledger_problem, missing_vault_problem, mode_problem,
+    old_tasks_problem, status,
 };
 pub(crate) use task::{
     bad_priority, bad_verdict, board, closes_a_circle, event_line, figures, imported, log_line, may_claim,

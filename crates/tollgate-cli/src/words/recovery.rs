@@ -8,6 +8,7 @@ use tollgate::recovery::{RecoveryEntry, RecoveryKind};
 use tollgate::visible::plain;
 
 use super::text::{Viewpoint, ago, moment, shown, size, word};
+use crate::error::NoPerson;
 
 /// What an undo asks.
 pub(crate) const UNDO_QUESTION: &str = "type `yes` to restore it:";
@@ -79,8 +80,12 @@ pub(crate) fn not_the_last_change(files: &[FileChanged]) -> String {
     format!("refused: the last guarded write {what}\nhint: {hint}; {other}")
 }
 
-pub(crate) fn nobody_undoes() -> String {
-    "refused: without a terminal, `undo` cannot ask\nhint: give `--yes` to restore without a question".into()
+pub(crate) fn nobody_undoes(why: &NoPerson) -> String {
+    let why = match why {
+        NoPerson::Agent(agent) => format!("`{agent}` is an agent, and `undo` asks only people"),
+        NoPerson::NoTerminal => "without a terminal, `undo` cannot ask".to_owned(),
+    };
+    format!("refused: {why}\nhint: give `--yes` to restore without a question")
 }
 
 pub(crate) fn changed_since(view: &Viewpoint, entry: &RecoveryEntry) -> String {

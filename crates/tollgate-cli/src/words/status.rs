@@ -1,20 +1,22 @@
 //! The status of a workspace.
 
+use std::path::Path;
+
 use tollgate::error::Fault;
 use tollgate::ledger::Wrong;
 use tollgate::settings::GuardMode;
 use tollgate::visible::plain;
 
 use super::error::{fault_words, hint};
-use super::text::{Viewpoint, ago, count};
+use super::text::{Viewpoint, ago, count, shown};
 use crate::report::status::{Hooks, HostStatus, StatusProblem, WorkspaceStatus};
 
 pub(crate) fn status(view: &Viewpoint, status: &WorkspaceStatus) -> String {
     let mut lines = Vec::new();
     let mut line = |label: &str, text: String| lines.push(format!("{label:<12} {text}"));
     let mode = match (status.set_up, status.mode) {
-        (false, _) if !status.initialised => "not set up",
-        (false, _) => "nothing was written here through tollgate yet",
+        (false, _) => "not set up",
+        (true, _) if !status.has_writes => "nothing was written here through tollgate yet",
         (true, GuardMode::Enforce) => "guarded",
         (true, GuardMode::Observe) => "observed, not guarded",
         (true, GuardMode::Off) => "not guarded",
@@ -51,7 +53,7 @@ pub(crate) fn status(view: &Viewpoint, status: &WorkspaceStatus) -> String {
             "{approvals} {waits}\n  hint: run `tollgate task show TASK`, then `tollgate task approve TASK`"
         ));
     }
-    if !status.initialised && !status.set_up {
+    if !status.set_up {
         lines.push("hint: run `tollgate init` to set up this folder".into());
     }
     lines.push(match (status.needs_person, status.problems.len()) {
@@ -128,6 +130,15 @@ pub(crate) fn mode_problem(mode: GuardMode) -> StatusProblem {
 pub(crate) fn breaker_problem(sentence: String) -> StatusProblem {
     let hint = "fix the command of the worker; it tries one task again by itself".to_owned();
     StatusProblem { problem: plain(&sentence), hint }
+}
+
+/// The configuration names a vault that is not there.
+pub(crate) fn missing_vault_problem(view: &Viewpoint, folder: &Path) -> StatusProblem {
+    let problem = format!("the configuration names `{}`, which is not a vault", shown(view, folder));
+    let hint =
+        "restore the folder, run `tollgate init --vault` to create it, or delete `dir` under `[vault]`"
+            .to_owned();
+    StatusProblem { problem, hint }
 }
 
 /// The end of the ledger is not the one that was last known.

@@ -440,6 +440,7 @@ fn a_planted_fault_is_explained_to_people() {
       files    6, 17 changes, 1 outside change
       tasks    5, 9 claims
     flaw: line 28, `fails.md`: `blue` claimed it, but `red` has owned it since line 26 (two_owners)
+    hint: if other workspaces use this vault, give `--shared`
     ");
 }
 
@@ -453,4 +454,21 @@ fn a_damaged_ledger_is_named_like_verify_names_it() {
     let flaws = history.world.run("ledger audit --json").is(1).json()["flaws"].clone();
     let damage = flaws.as_array().unwrap().iter().find(|flaw| flaw["rule"] == "damaged_ledger").unwrap();
     assert_eq!(damage["seq"], problem, "{flaws:#}");
+}
+
+#[test]
+fn the_steps_of_another_workspace_with_the_same_vault_are_no_flaw() {
+    let world = World::new();
+    let vault = world.tmp().join("tasks");
+    let other = world.tmp().join("other");
+    fs::create_dir(&other).unwrap();
+    for folder in [world.root(), other.clone()] {
+        world.tollgate(["init", "--vault", vault.to_str().unwrap()]).folder(&folder).ends().is(0);
+    }
+    world.run("task add Rent").is(0);
+    let claim = world.tollgate(["task", "claim", "rent", "--agent", "blue", "--json"]).folder(&other).ends();
+    let id = claim.is(0).json()["claim_id"].as_str().unwrap().to_owned();
+    world.run(&format!("task release rent --claim-id {id}")).is(0);
+    let json = world.run("ledger audit --json").is(0).json();
+    assert_eq!((&json["valid"], &json["shared"]), (&true.into(), &true.into()), "{json}");
 }

@@ -283,16 +283,16 @@ fn without_state_everything_else_is_checked_and_nothing_is_created() {
     // A broken task is found, too, and a vault that is gone.
     fs::create_dir_all(world.path("vault/In_Progress/blue")).unwrap();
     world.puts("vault/In_Progress/blue/x.md", "---\npriority: [\n---\n");
-    let vault = || finding(&world.json("doctor"), "vault").clone();
+    let vault = || finding(&world.run("doctor --json").json(), "vault").clone();
     assert_eq!(vault()["level"], "warning");
     assert!(vault()["message"].as_str().unwrap().contains("`x.md` in `In_Progress`"), "{}", vault());
     fs::remove_dir_all(world.path("vault")).unwrap();
-    assert_eq!(vault()["level"], "warning");
+    assert_eq!(vault()["level"], "problem");
     assert!(vault()["message"].as_str().unwrap().contains("which is not a vault"), "{}", vault());
     assert!(!world.path(".tollgate/version").exists());
     // With a state, the same is said.
     world.tollgate(["create", "a"]).stdin("x").ends().is(0);
-    assert_eq!(vault()["level"], "warning");
+    assert_eq!(vault()["level"], "problem");
     // A ledger that was deleted with the whole state is missed.
     fs::remove_dir_all(world.path(".tollgate")).unwrap();
     assert_eq!(finding(&world.run("doctor --json").is(1).json(), "ledger")["level"], "problem");
@@ -330,4 +330,31 @@ fn an_untrusted_notify_command_is_reported() {
         assert_eq!(notify["level"], "warning", "{notify}");
         assert!(notify["mend"].as_str().unwrap().contains("tollgate trust"), "{notify}");
     }
+}
+
+#[test]
+fn agents_that_execute_what_others_only_draft_are_reported() {
+    let tables = "[agent.blue]\nsensitive = [\"pay\"]\n";
+    for (settings, level) in
+        [(tables.to_owned(), "warning"), (format!("[vault]\nagents = \"listed\"\n{tables}"), "ok")]
+    {
+        let world = World::with(&settings);
+        world.run("init --vault").is(0);
+        let answer = world.json("doctor");
+        let found = answer["findings"].as_array().unwrap().iter().find(|found| found["check"] == "roles");
+        assert_eq!(found.map_or("ok", |found| found["level"].as_str().unwrap()), level, "{settings}");
+    }
+}
+
+#[test]
+fn a_configuration_that_is_a_link_to_nothing_is_invalid() {
+    let world = World::new();
+    fs::create_dir_all(world.path(".tollgate")).unwrap();
+    let config = world.path(".tollgate/config.toml");
+    let _ = fs::remove_file(&config);
+    std::os::unix::fs::symlink(world.tmp().join("gone"), &config).unwrap();
+    world.tollgate(["write", "a", "--json"]).stdin("x").ends().fault("CONFIG_INVALID");
+    assert!(!world.path("a").exists());
+    let answer = world.run("doctor --json").is(1).json();
+    assert_eq!(finding(&answer, "settings")["level"], "problem");
 }

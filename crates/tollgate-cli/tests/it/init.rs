@@ -16,7 +16,7 @@ fn init_writes_the_configuration_once_and_nothing_else() {
     --- stdout
     workspace `[W]` (git root)
     wrote `.tollgate/config.toml`
-    git repository: you can commit `config.toml` and `.gitignore` in `.tollgate/`; git ignores the rest
+    git repository: you can commit `.tollgate/config.toml`; the first guarded write adds a `.gitignore` for the rest
     next: run `tollgate doctor` to check protection on this file system
     next: run `tollgate turn begin` to start a turn for `read` and `write`
     "#);
@@ -32,7 +32,7 @@ fn init_writes_the_configuration_once_and_nothing_else() {
     --- stdout
     workspace `[W]` (found `.tollgate`)
     found `.tollgate/config.toml`, not changed
-    git repository: you can commit `config.toml` and `.gitignore` in `.tollgate/`; git ignores the rest
+    git repository: you can commit `.tollgate/config.toml`; the first guarded write adds a `.gitignore` for the rest
     found state from earlier guarded writes
     next: run `tollgate doctor` to check protection on this file system
     next: run `tollgate turn begin` to start a turn for `read` and `write`

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::Write;
 
 use crate::hook::Program;
+use crate::serve::Served;
 use crate::world::World;
 
 #[test]
@@ -188,4 +189,47 @@ fn a_git_remote_that_cannot_be_reached_is_a_problem() {
     let json = world.run("status --json").is(1).json();
     let problem = json["problems"][0]["problem"].as_str().unwrap();
     assert!(problem.contains("`origin` cannot be reached") && problem.contains("last known"), "{json}");
+}
+
+#[test]
+fn tasks_of_a_vault_are_shown_before_the_first_write_here() {
+    let world = World::with("[agent.cloud]\nsensitive = [\"payment\"]\n");
+    world.run("init --vault").is(0);
+    world.run("task add Rent --action payment").is(0);
+    let id = world.json("task claim rent --agent cloud")["claim_id"].as_str().unwrap().to_owned();
+    world.run(&format!("task release rent --claim-id {id}")).is(0);
+    let other = world.tmp().join("other");
+    fs::create_dir(&other).unwrap();
+    let vault = world.path("vault");
+    world.tollgate(["init", "--vault", vault.to_str().unwrap()]).folder(&other).ends().is(0);
+    let json = world.tollgate(["status", "--json"]).folder(&other).ends().is(1).json();
+    assert_eq!(json["set_up"], true);
+    assert_eq!(json["pending_approvals"][0]["task"], "rent.md", "{json}");
+}
+
+#[test]
+fn a_vault_that_is_missing_is_a_problem_everywhere() {
+    let world = World::new();
+    world.run("init --vault").is(0);
+    world.run("task add Rent").is(0);
+    fs::rename(world.path("vault"), world.path("away")).unwrap();
+    let problem = "the configuration names `vault`, which is not a vault";
+    let json = world.run("status --json").is(1).json();
+    assert_eq!(json["problems"][0]["problem"], problem);
+    let said = world.run("doctor").is(1).stdout();
+    assert!(said.contains(problem), "{said}");
+    let served = Served::new(&world, &[]);
+    served.until_health("the missing vault", |health| health["status"] == "broken");
+}
+
+#[test]
+fn writes_that_were_only_observed_do_not_count_as_refused() {
+    let world = World::with("[guard]\nmode = \"observe\"\n");
+    let turn = world.turn("blue");
+    world.puts("a", "one\n");
+    world.run(&format!("read a --turn {turn}")).is(0);
+    world.puts("a", "two\n");
+    world.tollgate(["write", "a", "--turn", &turn]).stdin("mine\n").ends().is(0);
+    assert_eq!(world.json("ledger tail --type MUTATION_CONFLICT")[0]["result"]["status"], "OBSERVED");
+    assert_eq!(world.run("status --json").is(1).json()["refusals_today"]["count"], 0);
 }

@@ -29,6 +29,14 @@ fn a_person_sees_the_diff_and_types_yes() {
 }
 
 #[test]
+fn an_agent_on_a_terminal_is_told_why_it_is_not_asked() {
+    let world = written();
+    let said = world.tollgate(["undo"]).env("TOLLGATE_AGENT", "blue").typed("yes").is(1);
+    assert!(said.shown.contains("`blue` is an agent, and `undo` asks only people"), "{}", said.shown);
+    world.holds("a", "two\n");
+}
+
+#[test]
 fn without_a_terminal_only_yes_restores() {
     let world = written();
     insta::assert_snapshot!(world.tollgate(["undo"]).stdin("yes\n").ends().filtered, @r"

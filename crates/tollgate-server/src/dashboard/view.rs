@@ -31,7 +31,7 @@ impl PageContent {
 
 /// How to create a vault, for pages that need one.
 pub(super) fn no_vault(open: &OpenWorkspace) -> Markup {
-    let folder = open.gate.workspace().settings().vault.dir.display().to_string();
+    let folder = open.gate.workspace().settings().vault.dir().display().to_string();
     html! {
         div.empty {
             p { "There is no vault for tasks yet. In the workspace, run:" }

@@ -146,7 +146,7 @@ impl ConfigFile {
             return true;
         }
         let line = format!("dir = {}\n", serde_json::Value::from(dir));
-        self.take(with_line(&self.text, DIR_LINE, &line), &line, |now| now.vault.dir == Path::new(dir))
+        self.take(with_line(&self.text, DIR_LINE, &line), &line, |now| now.vault.dir() == Path::new(dir))
     }
 
     /// Adds the store, unless it is the store already. Whether that is possible.
@@ -289,7 +289,7 @@ mod tests {
         for text in [TEMPLATE, "", "version = 1\n", "version = 1\n[vault]\nlease = \"1m\"\n"] {
             let mut config = of(text);
             assert!(config.add_vault("my tasks", false), "{text}");
-            assert_eq!(config.settings().vault.dir, Path::new("my tasks"), "{text}");
+            assert_eq!(config.settings().vault.dir(), Path::new("my tasks"), "{text}");
             assert_eq!(config.added(), ["dir = \"my tasks\""]);
         }
         let mut config = of(TEMPLATE);

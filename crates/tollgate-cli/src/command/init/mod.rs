@@ -225,7 +225,7 @@ impl PlannedVault {
                 _ => Err(UsageError::VaultOfMainTree(home.root).into()),
             };
         }
-        let known = canonical(&root.join(&settings.vault.dir))?;
+        let known = canonical(&root.join(settings.vault.dir()))?;
         let folder = match named {
             Some(named) => canonical(&invocation.path(named)?)?,
             None => known.clone(),
@@ -379,7 +379,7 @@ fn remove(
 ) -> Result<ConfigSetup, Fault> {
     match fs::read(config) {
         Ok(text) if is_template(&text) => {
-            let vault = root.join(read_settings(config)?.vault.dir);
+            let vault = root.join(read_settings(config)?.vault.dir());
             if !remove_empty_vault(&vault) {
                 *kept = Some(vault);
             }

@@ -386,7 +386,7 @@ mod tests {
         assert_eq!(settings.recovery.max_size.0, 1 << 30);
         assert_eq!(settings.ledger.max_size.0, 512 << 10);
         let vault = VaultSettings {
-            dir: "tasks".into(),
+            dir: Some("tasks".into()),
             tree: VaultTree::At("../main".into()),
             lease: Wait(Duration::from_secs(3600)),
             settle: Wait(Duration::from_millis(500)),

@@ -46,6 +46,12 @@ pub(super) fn expand(pattern: &str, folder: &Path) -> Vec<String> {
     found.into_iter().filter_map(|path| path.into_os_string().into_string().ok()).collect()
 }
 
+/// The same, as absolute paths.
+pub(super) fn expand_below(pattern: &str, folder: &Path) -> Vec<String> {
+    let found = expand(pattern, folder).into_iter();
+    found.filter_map(|path| folder.join(path).into_os_string().into_string().ok()).collect()
+}
+
 fn unquoted(part: &str) -> String {
     let mut letters = part.chars();
     let mut text = String::new();

@@ -151,6 +151,12 @@ fn executed_by_find(arguments: &[Word]) -> Vec<Vec<Word>> {
     if arguments.iter().any(|word| is(word, &["-delete"])) {
         commands.push(vec![Word::text("rm"), Word::Unknown]);
     }
+    if commands.iter().any(|command| command.first().is_some_and(|program| is(program, &["rm"]))) {
+        // Everything below these may be deleted.
+        let is_start = |word: &&Word| word.as_text().is_none_or(|word| !word.starts_with(['-', '(', '!']));
+        let starts = arguments.iter().take_while(is_start).cloned();
+        commands.push([Word::text("rmdir")].into_iter().chain(starts).collect());
+    }
     commands
 }
 

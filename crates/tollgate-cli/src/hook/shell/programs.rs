@@ -66,11 +66,11 @@ pub(super) fn run(
     let given = |letters, names| ProgramArgs::of(arguments, Valued { letters, names });
     let shown = output == OutputTarget::Shown;
     match name {
-        "cd" | "pushd" => {
-            let folder = change_folder(shell, arguments);
-            shell.env.last_folder = std::mem::replace(&mut shell.env.folder, folder);
+        "cd" | "pushd" => change_folder(shell, arguments),
+        "popd" => {
+            let last = shell.env.last_folder.take();
+            shell.env.may_be_in(last);
         }
-        "popd" => (shell.env.folder, shell.env.last_folder) = (None, None),
         "set" => {
             if let Some(operands) = set_arguments(arguments) {
                 shell.env.positional = Some(operands.to_vec());
@@ -241,15 +241,23 @@ fn touch(shell: &mut Shell, files: Vec<Word>) {
     }
 }
 
-/// `None`: nobody knows where the next command runs. If the folder is not there, `cd` fails, and the shell stays where it is.
-fn change_folder(shell: &Shell, arguments: &[Word]) -> Option<PathBuf> {
+/// If the folder is not there, `cd` fails, and the shell stays where it is. If its name is not known, the shell may be anywhere.
+fn change_folder(shell: &mut Shell, arguments: &[Word]) {
     let given = ProgramArgs::of(arguments, NONE);
-    let folder = match given.operands.first().map(Word::as_text) {
-        None => shell.env.home.clone(),
-        Some(Some("-")) => shell.env.last_folder.clone(),
-        Some(folder) => shell.env.path(folder?),
+    let folders: Vec<PathBuf> = match given.operands.first().map(Word::as_text) {
+        None => shell.env.home.iter().cloned().collect(),
+        Some(Some("-")) => shell.env.last_folder.iter().cloned().collect(),
+        Some(name) => name.map(|name| shell.env.possible_paths(name)).unwrap_or_default(),
     };
-    folder.filter(|folder| shell.has_folder(folder))
+    let last = shell.env.folder.clone();
+    match &folders[..] {
+        [folder] if shell.has_folder(folder) => {
+            shell.env.folder = Some(folder.clone());
+            shell.env.folders.clear();
+        }
+        _ => shell.env.may_be_in(folders),
+    }
+    shell.env.last_folder = last;
 }
 
 /// The new arguments of the shell, if `set` gives it some: what follows its options, or `--`.
@@ -366,29 +374,69 @@ fn git(shell: &mut Shell, arguments: &[Word]) {
     };
     let Some((command, rest)) = words.split_first() else { return };
     let here = std::mem::replace(&mut shell.env.folder, folder);
-    let names = &["source", "conflict", "orphan", "pathspec-from-file"];
-    let letters = match command.as_text() {
-        Some("checkout") => "b:B:",
-        Some("restore") => "s:",
-        _ => "",
-    };
-    let given = ProgramArgs::of(rest, Valued { letters, names });
-    match command.as_text() {
-        // A word may also be a branch. Only existing files count.
-        Some("checkout" | "restore" | "rm") => {
-            let files = given
-                .operands
-                .into_iter()
-                .filter(|word| shell.env.paths(word.clone()).iter().any(|path| path.exists()));
-            let files = files.collect();
-            let others = shell.effects.changes.len();
-            change(shell, files, Extent::Whole, None);
-            shell.effects.changes[others..].iter_mut().for_each(|change| change.by_git = true);
-        }
-        Some("mv") => transfer(shell, "mv", rest),
-        _ => {}
+    if let Some(command) = command.as_text() {
+        git_command(shell, command, rest);
     }
     shell.env.folder = here;
+}
+
+fn git_command(shell: &mut Shell, command: &str, rest: &[Word]) {
+    let letters = match command {
+        "checkout" => "b:B:",
+        "restore" => "s:",
+        _ => "",
+    };
+    let names = &["source", "conflict", "orphan", "pathspec-from-file"];
+    let given = ProgramArgs::of(rest, Valued { letters, names });
+    let only_index = match command {
+        "restore" => given.has(&["staged", "S"]) && !given.has(&["worktree", "W"]),
+        "rm" => given.has(&["cached"]),
+        _ => false,
+    };
+    let everything = match command {
+        "reset" => given.has(&["hard"]),
+        "checkout" | "restore" | "rm" => {
+            given.has(&["pathspec-from-file"]) || given.has(&["f", "force"]) && command == "checkout"
+        }
+        _ => false,
+    };
+    let others = shell.effects.changes.len();
+    match command {
+        "mv" => return transfer(shell, "mv", rest),
+        "checkout" | "restore" | "rm" if !only_index && !everything => {
+            let dashes = rest.iter().position(|word| word.as_text() == Some("--"));
+            let files = match dashes {
+                Some(at) if command == "checkout" => rest[at + 1..].to_vec(),
+                _ => given.operands,
+            };
+            for word in files {
+                // git has patterns of its own: `'*.txt'`, `:/`.
+                let is_pattern = word
+                    .as_text()
+                    .is_some_and(|text| text.contains(['*', '?', '[']) || text.starts_with(':'));
+                // Without dashes a word may also be a branch. Only existing files count.
+                let is_file = command != "checkout"
+                    || dashes.is_some()
+                    || shell.env.paths(word.clone()).iter().any(|path| path.exists());
+                match word {
+                    _ if is_pattern => change_tree(shell),
+                    word if is_file => change(shell, vec![word], Extent::Whole, None),
+                    _ => {}
+                }
+            }
+        }
+        _ if everything => change_tree(shell),
+        _ => {}
+    }
+    shell.effects.changes[others..].iter_mut().for_each(|change| change.by_git = true);
+}
+
+/// git may change every file of its working tree.
+fn change_tree(shell: &mut Shell) {
+    for folder in shell.env.possible_folders().to_vec() {
+        let tree = folder.ancestors().find(|folder| folder.join(".git").exists()).unwrap_or(&folder);
+        shell.change(tree.to_owned(), Extent::Whole, None);
+    }
 }
 
 fn patched(shell: &mut Shell, text: &str) {

@@ -163,6 +163,12 @@ impl Reader {
         self.branch(node, text, output, depth);
         self.shell.env.positional = positional;
         self.running.pop();
+        // `f() { ...; } > file`
+        let mut redirects = Redirects::default();
+        for child in children(node).into_iter().filter(|child| child.kind() == "file_redirect") {
+            redirects.add(&self.shell.env, child, text);
+        }
+        self.shell.write_outputs(&redirects, None);
     }
 
     /// Commands that may or may not run.

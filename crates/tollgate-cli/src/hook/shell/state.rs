@@ -56,6 +56,7 @@ impl Shell {
     pub(super) fn new(folder: &Path, home: Option<&Path>) -> Self {
         let env = Environment {
             folder: Some(folder.to_owned()),
+            folders: Vec::new(),
             last_folder: None,
             home: home.map(Path::to_owned),
             variables: HashMap::new(),
@@ -117,9 +118,9 @@ impl Shell {
     /// The files that a word names, for a change of them. If they are not known, they may be all that the command names.
     pub(super) fn targets(&mut self, word: Word) -> Vec<PathBuf> {
         let names = self.env.expand(word);
-        let paths: Vec<PathBuf> = names.iter().filter_map(|name| self.env.path(name)).collect();
-        self.effects.gave_up |= names.is_empty() || paths.len() < names.len();
-        paths
+        let is_certain = |name: &String| self.env.path(name).is_some();
+        self.effects.gave_up |= names.is_empty() || !names.iter().all(is_certain);
+        names.iter().flat_map(|name| self.env.possible_paths(name)).collect()
     }
 
     /// The names in a folder: those that exist, and those that the command itself makes. If there are too many: enough to

@@ -84,7 +84,8 @@ fn reads() {
         ("cd sub && cat y", vec!["sub/y"]),
         ("cd sub; cat y; cd ..; cat a.txt", vec!["sub/y", "sub/../a.txt"]),
         ("(cd sub && cat y); cat a.txt", vec!["sub/y", "a.txt"]),
-        ("cd $X && cat y", vec![]),
+        // If `$X` is this folder. What the agent did not see is not counted.
+        ("cd $X && cat y", vec!["y"]),
         ("cat $X/a.txt", vec![]),
         ("f=a.txt; cat \"$f\" ${f}", vec!["a.txt"]),
         ("for f in a.txt b.txt; do cat $f; done", vec!["a.txt", "b.txt"]),
@@ -669,6 +670,73 @@ fn many_commands_in_a_row_are_understood() {
     assert_eq!(here.changes("mkdir x && cd sub && rm y && cd .. && rm a.txt"), ["sub/y", "sub/../a.txt"]);
     assert_eq!(here.reads("mkdir x && cd sub && cat y"), ["sub/y"]);
     assert_eq!(here.changes("true && f=a.txt && rm $f"), ["a.txt"]);
+}
+
+/// Where the folder is not certain, each that it may be counts.
+#[test]
+fn a_file_is_changed_in_every_folder_that_may_be_the_current_one() {
+    let here = Here::new();
+    let mut missed = Vec::new();
+    for (command, changed) in [
+        ("if [ -d sub ]; then cd sub; fi; rm -f *", "sub/y"),
+        ("if [ -d sub ]; then cd sub; fi; rm -f *", "a.txt"),
+        ("npm ci && cd sub; rm -f *", "sub/y"),
+        ("npm ci && cd sub; echo x > y", "sub/y"),
+        ("pushd sub; ls; popd; rm -f *.txt", "a.txt"),
+        ("for d in sub; do cd $d; done; rm -f y", "sub/y"),
+        ("cd nosuch; rm -f a.txt", "a.txt"),
+        ("cd nosuch || rm *.txt", "a.txt"),
+        ("echo x > \"$(pwd)/a.txt\"", "a.txt"),
+        ("ROOT=$(pwd); cd sub; rm $ROOT/a.txt", "a.txt"),
+        ("echo x > \"${F:-a.txt}\"", "a.txt"),
+        ("OUT=${OUT:-a.txt}; echo x > $OUT", "a.txt"),
+        ("F=b.txt; echo x > \"${F:-a.txt}\"", "b.txt"),
+        ("F=; echo x > \"${F:-a.txt}\"", "a.txt"),
+        ("F=${1-a.txt}; echo x > \"$F\"", "a.txt"),
+        ("f() { echo x; } > a.txt; f", "a.txt"),
+    ] {
+        if !here.changes(command).contains(&changed.into()) {
+            missed.push((command, here.changes(command)));
+        }
+    }
+    assert_eq!(missed, Vec::new());
+    for (command, read) in [
+        ("ls && cd sub; cat y", "sub/y"),
+        ("cd nosuch 2>/dev/null || cd sub; cat y", "sub/y"),
+        ("cat \"$(pwd)/a.txt\"", "a.txt"),
+        ("cat \"${F:-a.txt}\"", "a.txt"),
+    ] {
+        assert!(here.reads(command).contains(&read.into()), "{command}: {:?}", here.reads(command));
+    }
+}
+
+#[test]
+fn git_changes_files_by_its_own_patterns_and_leaves_them_alone_in_the_index() {
+    let here = Here::new();
+    fs::create_dir(here.keep.path().join(".git")).unwrap();
+    for command in [
+        "git checkout main -- 'a.*'",
+        "git checkout main -- :/",
+        "cd sub && git restore -s main :/",
+        "git rm -qf '*.txt'",
+        "git checkout -f main",
+        "git reset --hard HEAD~1",
+        "cd sub; git checkout main --pathspec-from-file=list",
+        "cd $(git rev-parse --show-toplevel) && git reset --hard",
+    ] {
+        assert_eq!(here.changes(command), [""], "{command}");
+    }
+    for command in
+        ["git restore --staged a.txt", "git rm --cached a.txt", "git checkout main", "git reset a.txt"]
+    {
+        assert_eq!(here.changes(command), Vec::<String>::new(), "{command}");
+    }
+    assert_eq!(here.changes("rm e.txt; git checkout -- e.txt"), ["e.txt"]);
+    assert_eq!(here.changes("git restore -SW a.txt"), ["a.txt"]);
+    assert_eq!(
+        here.effects("find .git/hooks -type f -delete").touched,
+        [here.keep.path().join(".git/hooks")]
+    );
 }
 
 /// A shell stays where it is if `cd` fails.

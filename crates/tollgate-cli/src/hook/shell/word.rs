@@ -14,11 +14,16 @@ pub(super) const AGENT: &str = "TOLLGATE_AGENT";
 /// The value of `--agent "$TOLLGATE_AGENT"`, if the command does not change the variable. No agent can have this name.
 pub(super) const OWN_NAME: &str = "$TOLLGATE_AGENT";
 
+/// The largest number of folders that may be the current one.
+const FOLDERS: usize = 8;
+
 /// The known part of a shell's environment.
 #[derive(Debug, Clone)]
 pub(super) struct Environment {
-    /// The current folder; `None` if it is not known.
+    /// The current folder; `None` if it is not certain.
     pub(super) folder: Option<PathBuf>,
+    /// If it is not certain: the folders that it may be.
+    pub(super) folders: Vec<PathBuf>,
     /// The folder before the last `cd`.
     pub(super) last_folder: Option<PathBuf>,
     pub(super) home: Option<PathBuf>,
@@ -128,8 +133,12 @@ impl Environment {
 
     /// After commands that may or may not have run: forgets what they may have changed.
     pub(super) fn forget_differences(&mut self, before: &Self) {
-        if self.folder != before.folder || self.last_folder != before.last_folder {
-            (self.folder, self.last_folder) = (None, None);
+        if self.folder != before.folder || self.folders != before.folders {
+            let others = before.possible_folders().to_vec();
+            self.may_be_in(others);
+        }
+        if self.last_folder != before.last_folder {
+            self.last_folder = None;
         }
         if self.positional != before.positional {
             self.positional = None;
@@ -138,6 +147,21 @@ impl Environment {
             self.set(AGENT, Word::Unknown);
         }
         self.variables.retain(|name, value| before.variables.get(name) == Some(value));
+    }
+
+    /// The folders in which the next command may run.
+    pub(super) fn possible_folders(&self) -> &[PathBuf] {
+        self.folder.as_ref().map_or(&self.folders, std::slice::from_ref)
+    }
+
+    /// The current folder is no longer certain. It may also be one of these.
+    pub(super) fn may_be_in(&mut self, others: impl IntoIterator<Item = PathBuf>) {
+        self.folders.extend(self.folder.take());
+        for other in others {
+            if self.folders.len() < FOLDERS && !self.folders.contains(&other) {
+                self.folders.push(other);
+            }
+        }
     }
 
     /// The words that a word of a command becomes: usually one.
@@ -189,17 +213,26 @@ impl Environment {
         self.bare(text, &mut value).map_or(Word::Unknown, |()| value.into_word())
     }
 
-    /// The files that a word names.
+    /// The files that a word may name.
     pub(super) fn paths(&self, word: Word) -> Vec<PathBuf> {
-        self.expand(word).iter().filter_map(|text| self.path(text)).collect()
+        self.expand(word).iter().flat_map(|text| self.possible_paths(text)).collect()
     }
 
+    /// The path that a text names, if the current folder is certain.
     pub(super) fn path(&self, text: &str) -> Option<PathBuf> {
+        let is_certain = self.folder.is_some() || text.starts_with('/');
+        self.possible_paths(text).into_iter().next().filter(|_| is_certain)
+    }
+
+    /// The path that a text names, in each folder that may be the current one.
+    pub(super) fn possible_paths(&self, text: &str) -> Vec<PathBuf> {
         if text.is_empty() || text.contains('\0') {
-            return None;
+            return Vec::new();
         }
-        let path = Path::new(text);
-        if path.is_absolute() { Some(path.to_owned()) } else { Some(self.folder.as_ref()?.join(path)) }
+        match Path::new(text) {
+            path if path.is_absolute() => vec![path.to_owned()],
+            path => self.possible_folders().iter().map(|folder| folder.join(path)).collect(),
+        }
     }
 
     /// The values of a word: several if it is a pattern.
@@ -209,7 +242,10 @@ impl Environment {
 
     pub(super) fn globbed(&self, word: Word) -> Vec<Word> {
         let Word::Text { text, pattern: Some(pattern) } = word else { return vec![word] };
-        let found = self.folder.as_ref().map(|folder| glob::expand(&pattern, folder)).unwrap_or_default();
+        let found: Vec<String> = match &self.folder {
+            Some(folder) => glob::expand(&pattern, folder),
+            None => self.folders.iter().flat_map(|folder| glob::expand_below(&pattern, folder)).collect(),
+        };
         match found.is_empty() {
             // A shell also keeps a pattern that matches nothing.
             true => vec![Word::text(&text)],
@@ -255,24 +291,50 @@ impl Environment {
                     self.add(part, text, value, quotes, depth + 1)?;
                 }
             }
+            "command_substitution" => value.quoted(self.folder_from(raw)?.to_str()?),
             "simple_expansion" | "expansion" => {
                 let found = self.expansion(raw)?;
                 // Without quotes it may become several words.
                 let is_one = !self.variables.contains_key("IFS")
                     && !found.contains(|c: char| c.is_whitespace() || "*?[".contains(c));
-                value.quoted((is_one || quotes == Quotes::Inside).then_some(found)?);
+                value.quoted(&Some(found).filter(|_| is_one || quotes == Quotes::Inside)?);
             }
             _ => return None,
         }
         Some(())
     }
 
-    /// The value of `$x` or `${x}`.
-    fn expansion(&self, raw: &str) -> Option<&str> {
-        let name = match raw.strip_prefix("${") {
-            Some(name) => name.strip_suffix('}')?,
+    /// The folder that `$(pwd)` or `$(git rev-parse --show-toplevel)` prints.
+    fn folder_from(&self, raw: &str) -> Option<&Path> {
+        let command = raw.strip_prefix("$(").and_then(|raw| raw.strip_suffix(')'))?;
+        let here = self.folder.as_deref()?;
+        match command.trim() {
+            "pwd" => Some(here),
+            "git rev-parse --show-toplevel" => here.ancestors().find(|folder| folder.join(".git").exists()),
+            _ => None,
+        }
+    }
+
+    /// The value of `$x` or `${x}`, or of `${x:-default}` if the command does not set the variable.
+    fn expansion(&self, raw: &str) -> Option<String> {
+        let inner = match raw.strip_prefix("${") {
+            Some(inner) => inner.strip_suffix('}')?,
             None => raw.strip_prefix('$')?,
         };
+        let end = inner.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(inner.len());
+        let (name, rest) = inner.split_at(end);
+        let value = self.value(name);
+        if rest.is_empty() {
+            return value.map(str::to_owned);
+        }
+        let default = [":-", ":=", "-", "="].iter().find_map(|operator| rest.strip_prefix(operator))?;
+        let is_plain = !default.contains(['$', '`', '"', '\'', '\\', '*', '?', '[']);
+        let value = value.filter(|value| !value.is_empty() || !rest.starts_with(':'));
+        value.or(Some(default).filter(|_| is_plain)).map(str::to_owned)
+    }
+
+    /// The value of a variable.
+    fn value(&self, name: &str) -> Option<&str> {
         if let Ok(number) = name.parse::<usize>() {
             let given = self.positional.as_ref().filter(|_| number > 0)?;
             return given.get(number - 1).map_or(Some(""), Word::as_text);

@@ -304,6 +304,10 @@ impl Settings {
                         "`sync = \"git\"` and an engine in `store` exclude each other: delete one of them";
                     return Err(Fault::Config { path: path.to_owned(), what: what.to_owned() });
                 }
+                if settings.guard.protected.iter().any(|path| path.as_os_str().is_empty()) {
+                    let what = "`protected` has an empty path, which would protect every file: delete it";
+                    return Err(Fault::Config { path: path.to_owned(), what: what.to_owned() });
+                }
                 Ok(settings)
             }
         }
@@ -427,6 +431,7 @@ mod tests {
         for (text, word) in [
             ("[guard]\nmodus = 1", "modus"),
             ("[guard]\ngrace = \"2 parsecs\"", "2 parsecs"),
+            ("[guard]\nprotected = [\"a\", \"\"]", "an empty path"),
             ("[guard]\ngrace = 2", "in quotes"),
             ("[recovery]\nmax_size = \"99999999999GiB\"", "not a size"),
             ("version = 2\nnew_key = 1", "has version 2"),

@@ -40,6 +40,8 @@ pub(crate) enum UsageError {
         name: &'static str,
         why: Fault,
     },
+    /// The file does not fit into memory as JSON.
+    TooLargeForJson(PathBuf),
     /// `edit` got different numbers of `--old` and `--new`.
     UnpairedEdits {
         old: usize,

@@ -1,5 +1,6 @@
 //! `tollgate read`: prints a file and records its hash in the turn.
 
+use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 
@@ -10,7 +11,7 @@ use tollgate::part::Part;
 
 use super::bytes::put_content;
 use crate::answer::{Answer, Form, Said};
-use crate::error::CliError;
+use crate::error::{CliError, UsageError};
 use crate::invocation::Invocation;
 use crate::words;
 
@@ -55,6 +56,9 @@ fn lines(text: &str) -> Result<Part, String> {
     }
 }
 
+/// The largest file that is printed as JSON.
+const LARGEST: u64 = 256 << 20;
+
 pub(crate) fn run(invocation: &Invocation, args: &ReadArgs) -> Result<Answer, CliError> {
     let path = invocation.path(&args.path)?;
     let gate = invocation.gate()?;
@@ -70,6 +74,10 @@ pub(crate) fn run(invocation: &Invocation, args: &ReadArgs) -> Result<Answer, Cl
                 }
                 Outcome::Refused(refused) => Ok(Answer::ReadRefused(refused)),
             }
+        }
+        // JSON is built in memory.
+        Form::Json if part == Part::Whole && fs::metadata(&path).is_ok_and(|file| file.len() > LARGEST) => {
+            Err(UsageError::TooLargeForJson(path).into())
         }
         Form::Json => match gate.read(turn.as_ref(), path, part)? {
             Outcome::Done(read) => {

@@ -111,7 +111,7 @@ pub(crate) fn hook_lost(view: &Viewpoint, path: &FilePath, text: &str, kept: Opt
 /// A shell command that only a person may run.
 pub(crate) fn hook_people_only(command: &str) -> String {
     let message = format!("only a person may run `{command}`");
-    let hint = "ask a person to do it: on the dashboard (`tollgate serve`), or in their own terminal";
+    let hint = "ask a person to do it, on the dashboard or in their own terminal";
     format!(
         "{}\nOnly a person may run `{command}`, so this command was blocked. Nothing was changed. Tell the person what you \
          need and why; they do it on the dashboard or in their own terminal.",

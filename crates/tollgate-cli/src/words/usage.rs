@@ -104,6 +104,10 @@ pub(super) fn usage(error: &UsageError) -> (String, String) {
             "the address of the store has a password, which others could read".into(),
             format!("delete the password from the address, and set `{user}` and `{password}` in your environment"),
         ),
+        E::TooLargeForJson(path) => (
+            format!("`{}` has more than 256 MiB, too much for one JSON document", plain(&path.to_string_lossy())),
+            "read a part with `--lines`, or without `--json`".into(),
+        ),
         E::NoClaimId => (
             "no claim ID given".into(),
             "give `--claim-id ID`, as `task claim` printed it, or set `TOLLGATE_CLAIM_ID`".into(),

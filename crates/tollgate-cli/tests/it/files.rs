@@ -406,3 +406,12 @@ fn ten_thousand_changes_are_applied_with_256_descriptors() {
         }
     }
 }
+
+#[test]
+fn a_huge_file_is_not_read_into_memory_for_json() {
+    let world = World::new();
+    let file = fs::File::create(world.path("big")).unwrap();
+    file.set_len((256 << 20) + 1).unwrap();
+    let fault = world.run("read big --json").is(2).fault("USAGE");
+    assert!(fault["hint"].as_str().unwrap().contains("--lines"), "{fault}");
+}

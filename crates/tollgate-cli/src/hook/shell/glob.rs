@@ -64,6 +64,11 @@ fn unquoted(part: &str) -> String {
     text
 }
 
+/// Whether a text matches a pattern. A star also matches slashes.
+pub(super) fn matches_text(pattern: &str, text: &str) -> bool {
+    matches(&pattern.chars().collect::<Vec<_>>(), &text.chars().collect::<Vec<_>>())
+}
+
 /// Whether a name matches. Only the last star backtracks, so the time is bounded by the product of the lengths.
 fn matches(pattern: &[char], name: &[char]) -> bool {
     let (mut p, mut n) = (0, 0);

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::arguments::{NONE, ProgramArgs, Valued};
+use super::find;
 use super::state::Shell;
 use super::word::{AGENT, Word};
 
@@ -67,22 +68,40 @@ const XARGS: Valued = Valued {
     names: &["arg-file", "delimiter", "max-args", "max-chars", "max-procs", "process-slot-var"],
 };
 
+/// The largest number of names for which a command is read one by one.
+const NAMES: usize = 200;
+
 /// The commands that this program runs, if it runs commands.
-pub(super) fn launched(shell: &Shell, name: &str, arguments: &[Word]) -> Option<Launched> {
+pub(super) fn launched(
+    shell: &Shell,
+    name: &str,
+    arguments: &[Word],
+    input: Option<&str>,
+) -> Option<Launched> {
     let mut launch = Launched { commands: Vec::new(), folder: None, variables: Vec::new() };
     match name {
         "xargs" => {
             let (given, command) = ProgramArgs::before_operands(arguments, XARGS);
-            // What comes from its input is not known. It replaces a text, or is added at the end.
+            // What comes from its input replaces a text, or is added at the end.
             let replaced =
                 given.value(&["I", "i", "replace"]).and_then(Word::as_text).filter(|text| !text.is_empty());
-            let mut command = with_unknown(command, replaced.unwrap_or("{}"));
-            if !given.has(&["I", "i", "replace"]) {
-                command.push(Word::Unknown);
-            }
-            launch.commands.push(command);
+            let replaced = replaced.unwrap_or("{}");
+            let names = input.and_then(|input| names_in_input(input, &given));
+            let replaces = given.has(&["I", "i", "replace"]);
+            launch.commands = match names {
+                Some(names) if replaces => each(command, replaced, &names),
+                Some(names) => {
+                    let names = names.iter().map(|name| Word::text(name));
+                    vec![command.iter().cloned().chain(names).collect()]
+                }
+                None => {
+                    let mut command = with_unknown(command, replaced);
+                    command.extend((!replaces).then_some(Word::Unknown));
+                    vec![command]
+                }
+            };
         }
-        "find" => launch.commands.extend(executed_by_find(arguments)),
+        "find" => launch.commands = executed_by_find(arguments, find::found(shell, arguments).as_deref()),
         name => {
             let (_, valued, operands) = PREFIXES.iter().find(|(prefix, ..)| *prefix == name)?;
             let (given, mut rest) = ProgramArgs::before_operands(arguments, *valued);
@@ -137,19 +156,55 @@ pub(super) fn launched(shell: &Shell, name: &str, arguments: &[Word]) -> Option<
     Some(launch)
 }
 
-/// The commands after `-exec`. The files that it has found are not known.
-fn executed_by_find(arguments: &[Word]) -> Vec<Vec<Word>> {
+/// The words in the input of `xargs`. `None` if they may have quotes, or are too many.
+fn names_in_input(input: &str, given: &ProgramArgs) -> Option<Vec<String>> {
+    let names: Vec<&str> = match given.has(&["0", "null"]) {
+        true => input.split('\0').filter(|name| !name.is_empty()).collect(),
+        false if given.has(&["d", "delimiter", "a", "arg-file"]) || input.contains(['"', '\'', '\\']) => {
+            return None;
+        }
+        false if given.has(&["I", "i", "replace"]) => input.lines().map(str::trim_start).collect(),
+        false => input.split_whitespace().collect(),
+    };
+    (names.len() <= NAMES).then(|| names.into_iter().map(str::to_owned).collect())
+}
+
+/// A command for each name, which replaces this text.
+fn each(command: &[Word], replaced: &str, names: &[String]) -> Vec<Vec<Word>> {
+    let with = |name: &String| {
+        let word = |word: &Word| match word.as_text() {
+            Some(text) if text.contains(replaced) => Word::text(&text.replace(replaced, name)),
+            _ => word.clone(),
+        };
+        command.iter().map(word).collect()
+    };
+    names.iter().map(with).collect()
+}
+
+/// The commands after `-exec`, with the files that it has found, if they are known.
+fn executed_by_find(arguments: &[Word], found: Option<&[String]>) -> Vec<Vec<Word>> {
     let is = |word: &Word, words: &[&str]| word.as_text().is_some_and(|word| words.contains(&word));
     let mut commands = Vec::new();
     let mut rest = arguments;
     while let Some(at) = rest.iter().position(|word| is(word, &["-exec", "-execdir", "-ok", "-okdir"])) {
         rest = &rest[at + 1..];
         let end = rest.iter().position(|word| is(word, &[";", "+"])).unwrap_or(rest.len());
-        commands.push(with_unknown(&rest[..end], "{}"));
+        let command = &rest[..end];
+        let at_once = rest.get(end).is_some_and(|word| is(word, &["+"]));
+        match found {
+            Some(found) if at_once => {
+                let fixed = command.iter().filter(|word| !is(word, &["{}"])).cloned();
+                commands.push(fixed.chain(found.iter().map(|name| Word::text(name))).collect());
+            }
+            Some(found) if found.len() <= NAMES => commands.extend(each(command, "{}", found)),
+            _ => commands.push(with_unknown(command, "{}")),
+        }
         rest = &rest[end..];
     }
     if arguments.iter().any(|word| is(word, &["-delete"])) {
-        commands.push(vec![Word::text("rm"), Word::Unknown]);
+        let files =
+            found.map_or(vec![Word::Unknown], |found| found.iter().map(|name| Word::text(name)).collect());
+        commands.push([Word::text("rm")].into_iter().chain(files).collect());
     }
     if commands.iter().any(|command| command.first().is_some_and(|program| is(program, &["rm"]))) {
         // Everything below these may be deleted.

@@ -13,6 +13,7 @@
 mod after_program;
 mod arguments;
 mod effects;
+mod find;
 mod glob;
 mod launch;
 mod list;

@@ -6,6 +6,7 @@ use tollgate::turn::Extent;
 
 use super::after_program::AfterProgram;
 use super::arguments::{NONE, ProgramArgs, Valued};
+use super::find;
 use super::launch::launched;
 use super::people::{acts_as, people_only};
 use super::redirect::{OutputTarget, Redirects};
@@ -60,7 +61,12 @@ pub(super) fn run(
     let Some(name) = program.as_text().and_then(|name| name.rsplit('/').next()) else {
         return AfterProgram::Quiet;
     };
-    if let Some(launch) = launched(shell, name, arguments) {
+    if name == "find"
+        && let Some(text) = find::printed(shell, arguments)
+    {
+        return AfterProgram::Prints(text);
+    }
+    if let Some(launch) = launched(shell, name, arguments, redirects.text.as_deref()) {
         return AfterProgram::Launched(launch);
     }
     let given = |letters, names| ProgramArgs::of(arguments, Valued { letters, names });

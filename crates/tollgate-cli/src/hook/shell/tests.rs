@@ -329,10 +329,10 @@ fn options_and_their_values_are_told_from_files() {
         ("ln a.txt l; echo x > l", "a.txt"),
         ("ln -s sub s; cd s; rm y", "sub/y"),
         ("echo x > \"$(echo a.txt)\"", "a.txt?"),
-        ("find . -name a.txt -exec rm {} +", "a.txt?"),
-        ("find . -name a.txt -delete", "a.txt?"),
-        ("echo a.txt | xargs rm", "a.txt?"),
-        ("echo a.txt | xargs -I% cp b.txt %", "a.txt?"),
+        ("find . -name a.txt -exec rm {} +", "a.txt"),
+        ("find . -name a.txt -delete", "a.txt"),
+        ("echo a.txt | xargs rm", "a.txt"),
+        ("echo a.txt | xargs -I% cp b.txt %", "a.txt"),
         ("echo a.txt | while read f; do rm \"$f\"; done", "a.txt?"),
         ("false && cd sub; rm a.txt", "a.txt?"),
         ("eval \"rm $X a.txt\"", "a.txt?"),
@@ -737,6 +737,39 @@ fn git_changes_files_by_its_own_patterns_and_leaves_them_alone_in_the_index() {
         here.effects("find .git/hooks -type f -delete").touched,
         [here.keep.path().join(".git/hooks")]
     );
+}
+
+#[test]
+fn the_files_that_find_and_xargs_hand_on_are_known() {
+    let here = Here::new();
+    for (command, changes) in [
+        ("find . -name 'a.*' -exec sed -i s/x/y/ {} +", vec!["./a.txt~"]),
+        ("find . -type f -name '*.rs' -exec rm {} \\;", vec!["./c.rs", "./d.rs"]),
+        ("find sub -type f -delete", vec!["sub/y"]),
+        ("find . -name '*.txt' -not -path './sub/*' | xargs rm", vec!["./a.txt", "./b.txt"]),
+        ("find . -name '*.rs' -print0 | xargs -0 sed -i s/x/y/", vec!["./c.rs~", "./d.rs~"]),
+        ("echo a.txt | xargs rm", vec!["a.txt"]),
+        ("printf '%s\\n' a.txt | xargs -I% cp b.txt %", vec!["a.txt"]),
+        ("find . -maxdepth 1 -name y -delete", vec![]),
+    ] {
+        let changed: Vec<String> =
+            here.changes(command).iter().map(|path| path.replace("/./", "/")).collect();
+        let changes: Vec<String> = changes.iter().map(|path| path.replace("./", "")).collect();
+        assert_eq!(changed, changes, "{command}");
+        assert!(!here.effects(command).gave_up, "{command}");
+    }
+    assert_eq!(here.reads("find . -name '*.rs' -exec cat {} +"), ["c.rs", "d.rs"]);
+    // These names are not known.
+    for command in [
+        "find . -newer b.txt -delete",
+        "find \"$X\" -name a.txt -delete",
+        "find . -name x -o -name a.txt -exec rm {} +",
+        "xargs rm < a.txt",
+        "grep -rl x . | xargs sed -i s/x/y/",
+        "cd $X; find . -name a.txt -delete",
+    ] {
+        assert!(here.effects(command).gave_up, "{command}");
+    }
 }
 
 /// A shell stays where it is if `cd` fails.

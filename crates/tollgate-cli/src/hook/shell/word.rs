@@ -108,6 +108,11 @@ impl WordValue {
 
 impl Environment {
     pub(super) fn word(&self, node: Node<'_>, text: &str) -> Word {
+        let raw = slice(node, text);
+        // `find -exec cp {} {}.bak`: empty braces expand to nothing else.
+        if raw.contains("{}") && !raw.contains(['$', '`', '"', '\'', '\\', '*', '?', '[', ',']) {
+            return Word::text(raw);
+        }
         let mut value = WordValue::default();
         match self.add(node, text, &mut value, Quotes::Outside, 0) {
             Some(()) => value.into_word(),

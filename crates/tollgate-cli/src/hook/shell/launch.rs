@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use super::arguments::{NONE, ProgramArgs, Valued};
+use super::environment::AGENT;
 use super::find;
 use super::state::Shell;
-use super::word::{AGENT, Word};
+use super::word::Word;
 
 /// The commands that a program runs, and where.
 pub(super) struct Launched {

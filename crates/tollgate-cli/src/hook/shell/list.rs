@@ -2,10 +2,10 @@
 
 use tree_sitter::Node;
 
+use super::environment::Environment;
 use super::reader::Reader;
 use super::redirect::OutputTarget;
 use super::tree::children;
-use super::word::Environment;
 
 impl Reader {
     /// `a && b || c`: only the first command certainly runs. A command after `&&` runs only if the one before it did, so it sees

@@ -13,7 +13,9 @@
 mod after_program;
 mod arguments;
 mod effects;
+mod environment;
 mod find;
+mod git;
 mod glob;
 mod launch;
 mod list;

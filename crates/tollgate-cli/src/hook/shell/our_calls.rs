@@ -1,8 +1,9 @@
 //! Where a command calls our program: directly, under another name, or through another program that may run it.
 
+use super::environment::AGENT;
 use super::redirect::Redirects;
 use super::state::Shell;
-use super::word::{AGENT, Word};
+use super::word::Word;
 
 /// The name of our program, and of the packages that contain it.
 const NAMES: [&str; 2] = ["tollgate", "tollgate-guard"];

@@ -7,14 +7,13 @@ use tollgate::turn::Extent;
 use super::after_program::AfterProgram;
 use super::arguments::{NONE, ProgramArgs, Valued};
 use super::find;
+use super::git::{diffed, git, patched};
 use super::launch::launched;
 use super::people::{acts_as, people_only};
 use super::redirect::{OutputTarget, Redirects};
 use super::scripts;
 use super::state::Shell;
 use super::word::Word;
-use crate::host::event::Deed;
-use crate::host::patch;
 
 /// Programs that print their files whole.
 const SHOW_ALL: [&str; 8] = ["cat", "nl", "tac", "bat", "batcat", "less", "more", "zcat"];
@@ -173,6 +172,8 @@ pub(super) fn run(
         }
         "patch" => {
             let given = given("p:i:o:d:r:B:D:F:V:Y:z:g:", &["strip", "input", "output", "directory"]);
+            let input = given.value(&["i", "input"]).cloned().or_else(|| redirects.inputs.first().cloned());
+            diffed(shell, input.as_ref(), redirects.text.as_deref());
             change(shell, given.operands.into_iter().take(1).collect(), Extent::Part, None);
         }
         "dd" => {
@@ -182,7 +183,7 @@ pub(super) fn run(
             };
             change(shell, arguments.iter().filter_map(target).collect(), Extent::Whole, None);
         }
-        "git" => git(shell, arguments),
+        "git" => git(shell, arguments, redirects),
         "apply_patch" | "applypatch" => {
             let text = arguments.first().and_then(Word::as_text).map(str::to_owned);
             patched(shell, &text.or_else(|| redirects.text.clone()).unwrap_or_default());
@@ -226,7 +227,7 @@ fn show(shell: &mut Shell, files: Vec<Word>, extent: Extent, redirects: &Redirec
     }
 }
 
-fn change(shell: &mut Shell, files: Vec<Word>, extent: Extent, text: Option<String>) {
+pub(super) fn change(shell: &mut Shell, files: Vec<Word>, extent: Extent, text: Option<String>) {
     for word in files {
         if shell.is_exhausted(0) {
             return;
@@ -302,7 +303,7 @@ fn sed(shell: &mut Shell, given: &ProgramArgs, shown: bool, redirects: &Redirect
 }
 
 /// Moves, copies and links. The last word is the target, unless `-t` gives it.
-fn transfer(shell: &mut Shell, name: &str, arguments: &[Word]) {
+pub(super) fn transfer(shell: &mut Shell, name: &str, arguments: &[Word]) {
     let names = &["target-directory", "suffix", "mode", "group", "owner"];
     let mut given = ProgramArgs::of(arguments, Valued { letters: "t:S:m:g:o:", names });
     let folder = given.value(&["t", "target-directory"]).cloned();
@@ -366,95 +367,6 @@ fn transfer(shell: &mut Shell, name: &str, arguments: &[Word]) {
             if name == "mv" {
                 shell.change(source, Extent::Whole, None);
             }
-        }
-    }
-}
-
-/// The git commands that change files given by name.
-fn git(shell: &mut Shell, arguments: &[Word]) {
-    let names = &["git-dir", "work-tree", "namespace", "exec-path", "super-prefix", "config-env"];
-    let (given, words) = ProgramArgs::before_operands(arguments, Valued { letters: "C:c:", names });
-    let folder = match given.value(&["C", "work-tree"]) {
-        Some(folder) => folder.as_text().and_then(|text| shell.env.path(text)),
-        None => shell.env.folder.clone(),
-    };
-    let Some((command, rest)) = words.split_first() else { return };
-    let here = std::mem::replace(&mut shell.env.folder, folder);
-    if let Some(command) = command.as_text() {
-        git_command(shell, command, rest);
-    }
-    shell.env.folder = here;
-}
-
-fn git_command(shell: &mut Shell, command: &str, rest: &[Word]) {
-    let letters = match command {
-        "checkout" => "b:B:",
-        "restore" => "s:",
-        _ => "",
-    };
-    let names = &["source", "conflict", "orphan", "pathspec-from-file"];
-    let given = ProgramArgs::of(rest, Valued { letters, names });
-    let only_index = match command {
-        "restore" => given.has(&["staged", "S"]) && !given.has(&["worktree", "W"]),
-        "rm" => given.has(&["cached"]),
-        _ => false,
-    };
-    let everything = match command {
-        "reset" => given.has(&["hard"]),
-        "checkout" | "restore" | "rm" => {
-            given.has(&["pathspec-from-file"]) || given.has(&["f", "force"]) && command == "checkout"
-        }
-        _ => false,
-    };
-    let others = shell.effects.changes.len();
-    match command {
-        "mv" => return transfer(shell, "mv", rest),
-        "checkout" | "restore" | "rm" if !only_index && !everything => {
-            let dashes = rest.iter().position(|word| word.as_text() == Some("--"));
-            let files = match dashes {
-                Some(at) if command == "checkout" => rest[at + 1..].to_vec(),
-                _ => given.operands,
-            };
-            for word in files {
-                // git has patterns of its own: `'*.txt'`, `:/`.
-                let is_pattern = word
-                    .as_text()
-                    .is_some_and(|text| text.contains(['*', '?', '[']) || text.starts_with(':'));
-                // Without dashes a word may also be a branch. Only existing files count.
-                let is_file = command != "checkout"
-                    || dashes.is_some()
-                    || shell.env.paths(word.clone()).iter().any(|path| path.exists());
-                match word {
-                    _ if is_pattern => change_tree(shell),
-                    word if is_file => change(shell, vec![word], Extent::Whole, None),
-                    _ => {}
-                }
-            }
-        }
-        _ if everything => change_tree(shell),
-        _ => {}
-    }
-    shell.effects.changes[others..].iter_mut().for_each(|change| change.by_git = true);
-}
-
-/// git may change every file of its working tree.
-fn change_tree(shell: &mut Shell) {
-    for folder in shell.env.possible_folders().to_vec() {
-        let tree = folder.ancestors().find(|folder| folder.join(".git").exists()).unwrap_or(&folder);
-        shell.change(tree.to_owned(), Extent::Whole, None);
-    }
-}
-
-fn patched(shell: &mut Shell, text: &str) {
-    for deed in patch::deeds(text) {
-        let (path, extent, text) = match deed {
-            Deed::Write(path, text) => (path, Extent::Whole, text),
-            Deed::Edit(path, _) | Deed::Patch(path, _) => (path, Extent::Part, None),
-            Deed::Delete(path) => (path, Extent::Whole, None),
-            Deed::Read(..) | Deed::Unreadable => continue,
-        };
-        if let Some(path) = path.to_str().and_then(|path| shell.env.path(path)) {
-            shell.change(path, extent, text);
         }
     }
 }

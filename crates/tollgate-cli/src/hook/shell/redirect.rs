@@ -3,8 +3,9 @@
 use tollgate::turn::Extent;
 use tree_sitter::Node;
 
+use super::environment::Environment;
 use super::tree::slice;
-use super::word::{Environment, Word};
+use super::word::Word;
 
 /// Where the output of a command goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,8 +9,9 @@ use rustix::time::{ClockId, clock_gettime};
 use tollgate::turn::Extent;
 
 use super::effects::{Effects, ShellChange};
+use super::environment::Environment;
 use super::redirect::Redirects;
-use super::word::{Environment, Word};
+use super::word::Word;
 
 /// The longest time of the processor for parsing a command. No command of a person or a model takes longer.
 const PATIENCE: Duration = Duration::from_millis(500);

@@ -772,6 +772,26 @@ fn the_files_that_find_and_xargs_hand_on_are_known() {
     }
 }
 
+#[test]
+fn the_files_of_a_diff_are_changed() {
+    let here = Here::new();
+    let diff =
+        "--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-x\n+y\n--- a/sub/y\t2026-01-01\n+++ b/sub/y\t2026-01-01\n";
+    fs::write(here.keep.path().join("fix.patch"), diff).unwrap();
+    for command in [
+        "patch -p1 < fix.patch",
+        "patch -p1 -i fix.patch",
+        "git apply fix.patch",
+        "git apply --3way fix.patch",
+    ] {
+        assert_eq!(here.changes(command), ["a.txt~", "sub/y~"], "{command}");
+    }
+    for command in ["patch -p1", "git apply"] {
+        assert_eq!(here.changes(&format!("{command} <<'E'\n{diff}E")), ["a.txt~", "sub/y~"], "{command}");
+    }
+    assert_eq!(here.changes("git apply --check fix.patch"), Vec::<String>::new());
+}
+
 /// A shell stays where it is if `cd` fails.
 #[test]
 fn after_cd_to_a_folder_that_is_not_there_the_folder_is_not_known() {

@@ -1,43 +1,15 @@
 //! The value of a word, if its text alone determines it.
 
-use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use tree_sitter::Node;
 
+use super::environment::Environment;
 use super::glob;
 use super::tree::{children, name_of, slice};
 
-/// The variable with the name of the agent.
-pub(super) const AGENT: &str = "TOLLGATE_AGENT";
-
 /// The value of `--agent "$TOLLGATE_AGENT"`, if the command does not change the variable. No agent can have this name.
 pub(super) const OWN_NAME: &str = "$TOLLGATE_AGENT";
-
-/// The largest number of folders that may be the current one.
-const FOLDERS: usize = 8;
-
-/// The known part of a shell's environment.
-#[derive(Debug, Clone)]
-pub(super) struct Environment {
-    /// The current folder; `None` if it is not certain.
-    pub(super) folder: Option<PathBuf>,
-    /// If it is not certain: the folders that it may be.
-    pub(super) folders: Vec<PathBuf>,
-    /// The folder before the last `cd`.
-    pub(super) last_folder: Option<PathBuf>,
-    pub(super) home: Option<PathBuf>,
-    /// Variables with a known value.
-    pub(super) variables: HashMap<String, String>,
-    /// The command gives the agent's variable a value that is not known.
-    pub(super) is_agent_unknown: bool,
-    /// Those that are set for the current command only, and that a shell in it has, too.
-    pub(super) passed: HashMap<String, String>,
-    /// `$1`, `$2` and so on; `None` if not even their number is known.
-    pub(super) positional: Option<Vec<Word>>,
-    /// The texts of the functions.
-    pub(super) functions: HashMap<String, String>,
-}
 
 /// A word of a command.
 #[derive(Debug, Clone, PartialEq)]
@@ -120,55 +92,6 @@ impl Environment {
         }
     }
 
-    /// Gives a variable a value. If it is not known, the variable is not, either.
-    pub(super) fn set(&mut self, name: &str, value: Word) {
-        if name == AGENT {
-            self.is_agent_unknown = value.as_text().is_none();
-        }
-        match value.into_text() {
-            Some(text) => drop(self.variables.insert(name.to_owned(), text)),
-            None => drop(self.variables.remove(name)),
-        }
-    }
-
-    /// The name in the agent's variable, if the command sets it. Empty if that is not known.
-    pub(super) fn given_agent(&self) -> Option<String> {
-        if self.is_agent_unknown { Some(String::new()) } else { self.variables.get(AGENT).cloned() }
-    }
-
-    /// After commands that may or may not have run: forgets what they may have changed.
-    pub(super) fn forget_differences(&mut self, before: &Self) {
-        if self.folder != before.folder || self.folders != before.folders {
-            let others = before.possible_folders().to_vec();
-            self.may_be_in(others);
-        }
-        if self.last_folder != before.last_folder {
-            self.last_folder = None;
-        }
-        if self.positional != before.positional {
-            self.positional = None;
-        }
-        if self.given_agent() != before.given_agent() {
-            self.set(AGENT, Word::Unknown);
-        }
-        self.variables.retain(|name, value| before.variables.get(name) == Some(value));
-    }
-
-    /// The folders in which the next command may run.
-    pub(super) fn possible_folders(&self) -> &[PathBuf] {
-        self.folder.as_ref().map_or(&self.folders, std::slice::from_ref)
-    }
-
-    /// The current folder is no longer certain. It may also be one of these.
-    pub(super) fn may_be_in(&mut self, others: impl IntoIterator<Item = PathBuf>) {
-        self.folders.extend(self.folder.take());
-        for other in others {
-            if self.folders.len() < FOLDERS && !self.folders.contains(&other) {
-                self.folders.push(other);
-            }
-        }
-    }
-
     /// The words that a word of a command becomes: usually one.
     pub(super) fn words(&self, node: Node<'_>, text: &str) -> Vec<Word> {
         let raw = slice(node, text);
@@ -221,23 +144,6 @@ impl Environment {
     /// The files that a word may name.
     pub(super) fn paths(&self, word: Word) -> Vec<PathBuf> {
         self.expand(word).iter().flat_map(|text| self.possible_paths(text)).collect()
-    }
-
-    /// The path that a text names, if the current folder is certain.
-    pub(super) fn path(&self, text: &str) -> Option<PathBuf> {
-        let is_certain = self.folder.is_some() || text.starts_with('/');
-        self.possible_paths(text).into_iter().next().filter(|_| is_certain)
-    }
-
-    /// The path that a text names, in each folder that may be the current one.
-    pub(super) fn possible_paths(&self, text: &str) -> Vec<PathBuf> {
-        if text.is_empty() || text.contains('\0') {
-            return Vec::new();
-        }
-        match Path::new(text) {
-            path if path.is_absolute() => vec![path.to_owned()],
-            path => self.possible_folders().iter().map(|folder| folder.join(path)).collect(),
-        }
     }
 
     /// The values of a word: several if it is a pattern.
@@ -309,17 +215,6 @@ impl Environment {
         Some(())
     }
 
-    /// The folder that `$(pwd)` or `$(git rev-parse --show-toplevel)` prints.
-    fn folder_from(&self, raw: &str) -> Option<&Path> {
-        let command = raw.strip_prefix("$(").and_then(|raw| raw.strip_suffix(')'))?;
-        let here = self.folder.as_deref()?;
-        match command.trim() {
-            "pwd" => Some(here),
-            "git rev-parse --show-toplevel" => here.ancestors().find(|folder| folder.join(".git").exists()),
-            _ => None,
-        }
-    }
-
     /// The value of `$x` or `${x}`, or of `${x:-default}` if the command does not set the variable.
     fn expansion(&self, raw: &str) -> Option<String> {
         let inner = match raw.strip_prefix("${") {
@@ -336,23 +231,6 @@ impl Environment {
         let is_plain = !default.contains(['$', '`', '"', '\'', '\\', '*', '?', '[']);
         let value = value.filter(|value| !value.is_empty() || !rest.starts_with(':'));
         value.or(Some(default).filter(|_| is_plain)).map(str::to_owned)
-    }
-
-    /// The value of a variable.
-    fn value(&self, name: &str) -> Option<&str> {
-        if let Ok(number) = name.parse::<usize>() {
-            let given = self.positional.as_ref().filter(|_| number > 0)?;
-            return given.get(number - 1).map_or(Some(""), Word::as_text);
-        }
-        if let Some(value) = self.variables.get(name) {
-            return Some(value);
-        }
-        match name {
-            "HOME" => self.home.as_ref()?.to_str(),
-            "PWD" => self.folder.as_ref()?.to_str(),
-            "OLDPWD" => self.last_folder.as_ref()?.to_str(),
-            _ => None,
-        }
     }
 
     /// A word without quotes: backslashes, `~`, patterns.

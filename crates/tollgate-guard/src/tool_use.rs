@@ -7,11 +7,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::commit::{Base, file_changed};
 use crate::disk::{Found, Quiet};
-use crate::explain::{is_own_change, observe, record, refuse};
+use crate::explain::{is_own_change, newest_lines, observe, record, refuse};
 use crate::guard::{READ_WAIT, base, lock};
 use crate::path::{EscapedPath, FilePath};
 use crate::place::Way;
@@ -26,7 +27,7 @@ use crate::turn::{Extent, FileState, TEXT_PER_FILE, TurnState};
 use tollgate_base::digest::Digest;
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::event::{Event, FileChanged, Guarantee, Mutation, MutationStatus, RefusalStatus};
-use tollgate_base::ledger::Entry;
+use tollgate_base::ledger::{Entry, Line};
 use tollgate_base::settings::{Durability, GuardMode};
 
 /// A tool call of an agent program: the files that it reads and changes.
@@ -270,23 +271,27 @@ pub(crate) fn keep_overwritten(
     recovery::keep_overwritten(request.root, &key, [before, after], request.turn.agent(), bytes)
 }
 
-pub(crate) fn look_again(request: &Request<'_>, files: &[FilePath]) -> Result<Vec<FilePath>> {
+pub(crate) fn look_again(request: &Request<'_>, files: &[FilePath], since: Timestamp) -> Result<()> {
     let turn = request.turn;
-    let mut foreign = Vec::new();
+    let mut lines = None;
     for path in files {
         let Some(sighting) = turn.get(path)? else { continue };
         let (before, now) = (sighting.baseline(Extent::Whole), Now::of(request.root, path)?);
         if now.state == before || now.state == FileState::Unreadable {
             continue;
         }
-        if is_own_change(request, &request.key(path).display().to_string(), before, now.state)? {
+        let lines: &Vec<Line> = match &mut lines {
+            Some(lines) => lines,
+            // An older line proves nothing: the agent may have seen after it that someone had changed the file back.
+            none => none.insert(newest_lines(request)?.filter(|line| line.time >= since).collect()),
+        };
+        let key = request.key(path).display().to_string();
+        if is_own_change(turn.agent(), lines, &key, before, now.state) {
             turn.wrote(path, now.state)?;
             now.keep_text(turn)?;
-        } else {
-            foreign.push(path.clone());
         }
     }
-    Ok(foreign)
+    Ok(())
 }
 
 /// The symbolic link that is at a path now: its state, and the file to which it leads.

@@ -5,10 +5,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use serde_json::Value;
 use tollgate::digest::Digest;
 use tollgate::gate::{Ticket, ToolChange, ToolResult, ToolUse};
 use tollgate::guard::{Expected, Outcome, Refused};
 use tollgate::refusal::ErrorType;
+use tollgate::shared_turn::{Leaves, SharedTurns};
 use tollgate::turn::{Extent, FileState, TurnState};
 use tollgate_base::lock::Pauses;
 
@@ -203,6 +205,30 @@ fn a_reservation_expires_and_the_ledger_says_so() {
     assert_eq!(lines[0]["payload"]["target_file"], "a");
     assert_eq!(lines[0]["payload"]["tool_name"], "Write");
     assert_eq!(lines[0]["result"]["status"], "EXPIRED");
+}
+
+#[test]
+fn a_tool_call_ends_even_if_the_turn_can_learn_nothing() {
+    let world = World::with("[guard]\nquiet_wait = \"0ms\"");
+    let turns = SharedTurns::new(world.outside().join("turns")).unwrap();
+    for (id, broken, is_fault) in [("t1", "files", true), ("t2", "text", false)] {
+        let now = world.gate.workspace().now();
+        let turn = turns.begin(id.parse().unwrap(), "blue".parse().unwrap(), now, Leaves::Nothing).unwrap();
+        let tool_use = ToolUse { reads: vec![("a".into(), Extent::Whole)], ..writes("w", &["a", "b"]) };
+        let Outcome::Done(ticket) = world.gate.pre_tool_use(&turn, &tool_use).unwrap() else { panic!() };
+        for path in ["a", "b"] {
+            world.outsider_writes(path, format!("the tool of {id} wrote this"));
+        }
+        let folder = turns.folder().join("turns").join(id).join(broken);
+        fs::remove_dir_all(&folder).unwrap();
+        fs::write(&folder, "no folder").unwrap();
+        let ended = world.gate.post_tool_use(&turn, ticket, ToolResult::Succeeded);
+        assert_eq!(ended.is_err(), is_fault, "{ended:?}");
+        assert_eq!(reserved(&world), 0, "{broken}");
+        let lines = world.lines_of("MUTATION").into_iter().filter(|line| line["turn"] == id);
+        let written: Vec<Value> = lines.map(|line| line["payload"]["target_file"].clone()).collect();
+        assert_eq!(written, ["a", "b"], "{broken}");
+    }
 }
 
 #[test]

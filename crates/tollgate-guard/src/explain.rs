@@ -16,6 +16,7 @@ use tollgate_base::error::Result;
 use tollgate_base::event::{Event, Mutation, RefusalStatus, WriteRefused};
 use tollgate_base::ledger::{Entry, Line};
 use tollgate_base::name::Agent;
+use tollgate_base::settings::GuardMode;
 
 /// The number of ledger lines in which to look for the author of a change. An older change is no news to the agent.
 const LINES: usize = 256;
@@ -40,6 +41,15 @@ pub(crate) fn refuse<T>(request: &Request<'_>, mut refusals: Vec<Refusal>) -> Re
 /// Records a refusal that is not enforced.
 pub(crate) fn observe(request: &Request<'_>, path: &FilePath, reason: Reason) -> Result<()> {
     record(request, &[Refusal::new(path.clone(), reason)], RefusalStatus::Observed)
+}
+
+/// What the mode makes of a reason against a change: a refusal, a ledger line, or nothing.
+pub(crate) fn object(request: &Request<'_>, path: &FilePath, reason: Reason) -> Result<Option<Refusal>> {
+    match request.root.settings().guard.mode {
+        GuardMode::Enforce => Ok(Some(Refusal::new(path.clone(), reason))),
+        GuardMode::Observe => observe(request, path, reason).map(|()| None),
+        GuardMode::Off => Ok(None),
+    }
 }
 
 /// Writes the ledger lines of refusals.

@@ -1,4 +1,4 @@
-//! Refusing a request: telling the turn, the ledger and the agent, with all that is known about the change in the way.
+//! Refusing a request: telling the turn, the ledger and the agent, with everything known about the conflicting change.
 
 use std::time::Duration;
 
@@ -14,7 +14,9 @@ use crate::turn::{FileState, TEXT_PER_FILE};
 use tollgate_base::digest::Digest;
 use tollgate_base::error::Result;
 use tollgate_base::event::{Event, Mutation, RefusalStatus, WriteRefused};
-use tollgate_base::ledger::Entry;
+use tollgate_base::ledger::{Entry, Line};
+use tollgate_base::name::Agent;
+use tollgate_base::settings::GuardMode;
 
 /// The number of ledger lines in which to look for the author of a change. An older change is no news to the agent.
 const LINES: usize = 256;
@@ -39,6 +41,15 @@ pub(crate) fn refuse<T>(request: &Request<'_>, mut refusals: Vec<Refusal>) -> Re
 /// Records a refusal that is not enforced.
 pub(crate) fn observe(request: &Request<'_>, path: &FilePath, reason: Reason) -> Result<()> {
     record(request, &[Refusal::new(path.clone(), reason)], RefusalStatus::Observed)
+}
+
+/// What the mode makes of a reason against a change: a refusal, a ledger line, or nothing.
+pub(crate) fn object(request: &Request<'_>, path: &FilePath, reason: Reason) -> Result<Option<Refusal>> {
+    match request.root.settings().guard.mode {
+        GuardMode::Enforce => Ok(Some(Refusal::new(path.clone(), reason))),
+        GuardMode::Observe => observe(request, path, reason).map(|()| None),
+        GuardMode::Off => Ok(None),
+    }
 }
 
 /// Writes the ledger lines of refusals.
@@ -84,9 +95,7 @@ fn explain(request: &Request<'_>, refusal: &mut Refusal) -> Result<()> {
 
 /// The author of the newest change in the ledger that gave the file this state.
 fn author_of(request: &Request<'_>, path: &str, state: FileState) -> Result<Option<ChangedBy>> {
-    for line in request.root.ledger().newest_first()?.take(LINES) {
-        // `ledger verify` reports a damaged line. The refusal matters more than its details.
-        let Ok(line) = line else { break };
+    for line in newest_lines(request)? {
         let Event::Mutation(Mutation::File(change), _) = &line.event else { continue };
         let place = change.moved_to.as_ref().unwrap_or(&change.target_file);
         if place == path && change.hash_after == state.digest() {
@@ -97,29 +106,39 @@ fn author_of(request: &Request<'_>, path: &str, state: FileState) -> Result<Opti
     Ok(None)
 }
 
-/// Whether the ledger shows that this agent brought the file from one state to the other: by guarded changes one after the other,
-/// or by a merge, which shows the agent what it writes.
+/// The last lines of the ledger, newest first, up to a damaged one. `ledger verify` reports that line, and what the others say
+/// only helps the agent.
+pub(crate) fn newest_lines(request: &Request<'_>) -> Result<impl Iterator<Item = Line> + use<>> {
+    Ok(request.root.ledger().newest_first()?.take(LINES).map_while(Result::ok))
+}
+
+/// Whether these lines, newest first, show that this agent brought the file from one state to the other: by guarded changes one
+/// after the other, or by a merge, which shows the agent what it writes.
+///
+/// The newest line about the file must be about the state that it has now. Otherwise someone has saved the file after that line,
+/// and it is a coincidence that an older line of the agent has the same hash.
 pub(crate) fn is_own_change(
-    request: &Request<'_>,
+    agent: &Agent,
+    lines: &[Line],
     path: &str,
     from: FileState,
     to: FileState,
-) -> Result<bool> {
+) -> bool {
     let mut wanted = to.digest();
-    for line in request.root.ledger().newest_first()?.take(LINES) {
-        let Ok(line) = line else { break };
+    for line in lines {
         let Event::Mutation(Mutation::File(change), _) = &line.event else { continue };
-        if change.target_file == path && change.moved_to.is_none() && change.hash_after == wanted {
-            if line.agent.as_ref() != Some(request.turn.agent()) {
-                return Ok(false);
-            }
-            wanted = change.hash_before;
-            if change.tool_name == MERGE_TOOL || wanted == from.digest() {
-                return Ok(true);
-            }
+        if change.target_file != path && change.moved_to.as_deref() != Some(path) {
+            continue;
+        }
+        if line.agent.as_ref() != Some(agent) || change.moved_to.is_some() || change.hash_after != wanted {
+            return false;
+        }
+        wanted = change.hash_before;
+        if change.tool_name == MERGE_TOOL || wanted == from.digest() {
+            return true;
         }
     }
-    Ok(false)
+    false
 }
 
 /// The bytes on disk, if they still have this hash and are not too many to show.

@@ -7,6 +7,8 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use jiff::Timestamp;
+
 use crate::commit::Applied;
 use crate::disk::{Found, Quiet, Spot};
 use crate::edit::{self, Edit, LARGEST_EDIT};
@@ -466,13 +468,12 @@ impl Gate {
         tool_use::keep_overwritten(&self.request(turn, ""), path, before, bytes)
     }
 
-    /// After a tool that may have changed files without announcing them: looks at these files again. Returns those with
-    /// foreign changes.
+    /// After a tool that may have changed files without announcing them, and that began at this time: looks at these files again.
     ///
     /// A change is the agent's own if the ledger says so: the tool has made it with guarded writes. Then the turn knows the new
     /// state. Any other change is foreign: the turn's next write is refused.
-    pub fn look_again(&self, turn: &dyn TurnState, files: &[FilePath]) -> Result<Vec<FilePath>> {
-        tool_use::look_again(&self.request(turn, ""), files)
+    pub fn look_again(&self, turn: &dyn TurnState, files: &[FilePath], since: Timestamp) -> Result<()> {
+        tool_use::look_again(&self.request(turn, ""), files, since)
     }
 }
 

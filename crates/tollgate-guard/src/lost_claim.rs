@@ -1,6 +1,6 @@
 //! Refusing a change because the agent has lost the claim under which it works.
 
-use crate::explain::observe;
+use crate::explain::object;
 use crate::path::FilePath;
 use crate::refusal::{Reason, Refusal};
 use crate::request::Request;
@@ -14,11 +14,7 @@ pub(crate) fn fenced(request: &Request<'_>, path: &FilePath) -> Result<Option<Re
         if mode != GuardMode::Off
             && let Some(lost) = fence()?
         {
-            let reason = Reason::Fenced(lost);
-            if mode == GuardMode::Enforce {
-                return Ok(Some(Refusal::new(path.clone(), reason)));
-            }
-            return observe(request, path, reason).map(|()| None);
+            return object(request, path, Reason::Fenced(lost));
         }
     }
     Ok(None)

@@ -156,10 +156,7 @@ impl SharedTurns {
             let folder = self.folder.join(kind);
             for name in names_in(&folder)? {
                 let path = folder.join(name);
-                // The newest of the names inside tells when it was last used.
-                let inside = names_in(&path)?.into_iter().map(|name| path.join(name));
-                let used = inside.chain([path.clone()]).filter_map(|path| modified(&path)).max();
-                if used.is_some_and(|used| now.duration_since(used).unsigned_abs() > FORGOTTEN) {
+                if is_older(&path, now - FORGOTTEN)? {
                     remove_folder(&path)?;
                 }
             }
@@ -333,6 +330,22 @@ impl Known for KnownFolder {
     fn names(&self) -> Result<Vec<PathBuf>> {
         names_of(&self.0, &self.0.join("leads"))
     }
+}
+
+/// Whether a folder and everything in it was last written before this time. The folder alone does not tell: a line of a shard is
+/// rewritten in place, which changes the time of the shard only. What is from the future, because the clock was set back, is new.
+fn is_older(path: &Path, limit: Timestamp) -> Result<bool> {
+    if modified(path).is_none_or(|written| written >= limit) {
+        return Ok(false);
+    }
+    let inside = if path.is_dir() { names_in(path)? } else { Vec::new() };
+    // Ends at the first new name, so that a turn that is in use costs little.
+    for name in inside {
+        if !is_older(&path.join(name), limit)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Creates a folder that only this user can enter, or checks that it is one. Where every user can write, another user may

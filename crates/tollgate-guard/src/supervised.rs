@@ -226,7 +226,7 @@ impl<'a> SupervisedProgram<'a> {
         self.request.entry(Event::Mutation(Mutation::File(change), MutationStatus::Applied))
     }
 
-    /// Records a refusal and adds what is known about the change in the way. `text` are the bytes that the program knew.
+    /// Records a refusal and adds what is known about the conflicting change. `text` are the bytes that the program knew.
     pub fn refuse(&self, refusal: Refusal, text: Option<(Digest, &[u8])>) -> Result<Vec<Refusal>> {
         if let Some((digest, bytes)) = text {
             self.request.turn.keep_text(digest, bytes)?;

@@ -7,11 +7,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::commit::{Base, file_changed};
 use crate::disk::{Found, Quiet};
-use crate::explain::{is_own_change, observe, record, refuse};
+use crate::explain::{is_own_change, newest_lines, observe, record, refuse};
 use crate::guard::{READ_WAIT, base, lock};
 use crate::path::{EscapedPath, FilePath};
 use crate::place::Way;
@@ -26,7 +27,7 @@ use crate::turn::{Extent, FileState, TEXT_PER_FILE, TurnState};
 use tollgate_base::digest::Digest;
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::event::{Event, FileChanged, Guarantee, Mutation, MutationStatus, RefusalStatus};
-use tollgate_base::ledger::Entry;
+use tollgate_base::ledger::{Entry, Line};
 use tollgate_base::settings::{Durability, GuardMode};
 
 /// A tool call of an agent program: the files that it reads and changes.
@@ -84,8 +85,8 @@ impl Ticket {
         self.changes.iter().map(|(path, state)| (path.as_path(), *state))
     }
 
-    /// Someone else changed this file before the tool did, and the tool kept that change. So the agent does not know what is there
-    /// now, but this state.
+    /// Someone else changed this file before the tool did, and the tool kept that change. So the agent does not know the current
+    /// content. What it knows is this state.
     pub fn knows_only(&mut self, path: &Path, state: FileState) {
         self.known.push((path.to_owned(), state));
     }
@@ -199,63 +200,67 @@ pub(crate) fn before(request: &Request<'_>, tool_use: &ToolUse) -> Result<Outcom
     Ok(Outcome::Done(Ticket { call, tool, reads, changes, names, known: Vec::new() }))
 }
 
+/// Once it has the locks, this ends every reservation and records every change, whatever fails on the way: the tool has run, and
+/// nobody else would do it. Then it returns the first fault.
 pub(crate) fn after(root: &Root, turn: &dyn TurnState, ticket: Ticket, result: ToolResult) -> Result<()> {
     let request = Request { root, turn, tool: &ticket.tool, level: None, fences: &[] };
     let used = |path: &FilePath| {
         let names = ticket.names.iter().filter(|(_, to)| to == path.as_path());
         turn.used(&names.map(|(name, _)| name.clone()).collect::<Vec<_>>(), path)
     };
-    for (path, whole, before) in ticket.reads {
-        let path = FilePath::trusted(path);
-        let now = Now::of(root, &path)?;
-        // If the file changed during the read, nobody knows which of the two states the agent saw. With the older one, a
-        // later write may be refused. With the newer one, an update might be lost.
-        let seen = before;
+    let mut ended = Ok(());
+    // If the file changed during the read, nobody knows which of the two states the agent saw. With the older one, a later write
+    // may be refused. With the newer one, an update might be lost.
+    for (path, whole, seen) in ticket.reads {
         if result == ToolResult::Failed && seen != FileState::Absent {
             // The agent saw nothing, unless the failure told it that the file does not exist.
             continue;
         }
-        turn.observe(&path, seen, if whole { Extent::Whole } else { Extent::Part })?;
-        used(&path)?;
-        if now.state == seen {
-            now.keep_text(turn)?;
+        let path = FilePath::trusted(path);
+        let extent = if whole { Extent::Whole } else { Extent::Part };
+        ended = ended.and(turn.observe(&path, seen, extent).and_then(|()| used(&path)));
+        if let Ok(now) = Now::of(root, &path)
+            && now.state == seen
+        {
+            now.keep_text(turn);
         }
     }
-    let mut lines = Vec::new();
     let paths = ticket.changes.into_iter().map(|(path, before)| (FilePath::trusted(path), before));
     let changes: Vec<_> = paths.map(|(path, before)| (request.key(&path), path, before)).collect();
     let keys: Vec<&Path> = changes.iter().map(|(key, ..)| key.as_path()).collect();
     let locks = locks_of(root, &keys)?;
-    for (key, path, before) in &changes {
+    let mut lines = Vec::new();
+    let mut settle = |key: &Path, path: &FilePath, before: FileState| -> Result<()> {
         let predicted = Reservation::of(root, &locks, key)?
             .filter(|reservation| reservation.call == ticket.call)
             .and_then(|reservation| reservation.predicted);
         let now = Now::of(root, path)?;
-        let (changed, after) = (now.state != *before, now.state.digest());
+        let (changed, after) = (now.state != before, now.state.digest());
         let own = match result {
             // The tool did not write a file that is unchanged, so the baseline must not move.
             ToolResult::Succeeded => changed || predicted.is_some() && after == predicted,
             ToolResult::Failed => changed && after.is_some() && after == predicted,
         };
-        if own {
-            let known = ticket.known.iter().find(|(there, _)| there == path.as_path());
-            let mut after = now.state;
-            if let Some((link, target)) = link_at(root, path)? {
-                after = link;
-                turn.made_link(path, link, &target)?;
-            } else if let Some((_, known)) = known {
-                turn.wrote(path, *known)?;
-                used(path)?;
-            } else {
-                turn.wrote(path, now.state)?;
-                used(path)?;
-                now.keep_text(turn)?;
-            }
-            lines.push(applied_line(&request, key, *before, after)?);
+        if !own {
+            return Ok(());
         }
-        Reservation::end(&locks, key, &ticket.call)?;
+        // The line before the turn: the change is a fact, even if the turn cannot learn it.
+        if let Some((link, target)) = link_at(root, path)? {
+            lines.push(applied_line(&request, key, before, link)?);
+            return turn.made_link(path, link, &target);
+        }
+        lines.push(applied_line(&request, key, before, now.state)?);
+        let known = ticket.known.iter().find(|(there, _)| there == path.as_path());
+        turn.wrote(path, known.map_or(now.state, |(_, known)| *known))?;
+        if known.is_none() {
+            now.keep_text(turn);
+        }
+        used(path)
+    };
+    for (key, path, before) in &changes {
+        ended = ended.and(settle(key, path, *before)).and(Reservation::end(&locks, key, &ticket.call));
     }
-    append(root, &lines)
+    ended.and(append(root, &lines))
 }
 
 pub(crate) fn keep_overwritten(
@@ -270,23 +275,27 @@ pub(crate) fn keep_overwritten(
     recovery::keep_overwritten(request.root, &key, [before, after], request.turn.agent(), bytes)
 }
 
-pub(crate) fn look_again(request: &Request<'_>, files: &[FilePath]) -> Result<Vec<FilePath>> {
+pub(crate) fn look_again(request: &Request<'_>, files: &[FilePath], since: Timestamp) -> Result<()> {
     let turn = request.turn;
-    let mut foreign = Vec::new();
+    let mut lines = None;
     for path in files {
         let Some(sighting) = turn.get(path)? else { continue };
         let (before, now) = (sighting.baseline(Extent::Whole), Now::of(request.root, path)?);
         if now.state == before || now.state == FileState::Unreadable {
             continue;
         }
-        if is_own_change(request, &request.key(path).display().to_string(), before, now.state)? {
+        let lines: &Vec<Line> = match &mut lines {
+            Some(lines) => lines,
+            // An older line proves nothing: the agent may have seen after it that someone had changed the file back.
+            none => none.insert(newest_lines(request)?.filter(|line| line.time >= since).collect()),
+        };
+        let key = request.key(path).display().to_string();
+        if is_own_change(turn.agent(), lines, &key, before, now.state) {
             turn.wrote(path, now.state)?;
-            now.keep_text(turn)?;
-        } else {
-            foreign.push(path.clone());
+            now.keep_text(turn);
         }
     }
-    Ok(foreign)
+    Ok(())
 }
 
 /// The symbolic link that is at a path now: its state, and the file to which it leads.
@@ -359,10 +368,10 @@ impl Now {
         Ok(Self { state, quiet, text })
     }
 
-    fn keep_text(&self, turn: &dyn TurnState) -> Result<()> {
-        match (self.state.digest(), &self.text) {
-            (Some(digest), Some(text)) => turn.keep_text(digest, text),
-            _ => Ok(()),
+    /// Keeps the bytes in the turn, if that is possible. Without them, a later refusal has no diff.
+    fn keep_text(&self, turn: &dyn TurnState) {
+        if let (Some(digest), Some(text)) = (self.state.digest(), &self.text) {
+            let _ = turn.keep_text(digest, text);
         }
     }
 }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use crate::commit::{Applied, Base, ByCommand, FolderDeed, NewContent, Operation, Plan, StartState, Was};
 use crate::disk::{Found, Quiet};
-use crate::explain::{observe, refuse};
+use crate::explain::{object, observe, refuse};
 use crate::guard::{Permit, READ_WAIT, base, lock};
 use crate::lost_claim::fenced;
 use crate::path::{EscapedPath, FilePath};
@@ -97,8 +97,12 @@ pub enum Basis {
     Known(FileState),
 }
 
-pub(crate) fn commit(mut request: Request<'_>, changes: ViewChanges) -> Result<Outcome<Vec<Applied>>> {
+pub(crate) fn commit(mut request: Request<'_>, mut changes: ViewChanges) -> Result<Outcome<Vec<Applied>>> {
     let root = request.root;
+    if root.settings().guard.mode == GuardMode::Off {
+        // Nothing is compared.
+        changes.reads.clear();
+    }
     if changes.files.is_empty() && changes.folders.is_empty() {
         // A command that changed nothing has nothing to be refused for.
         request.fences = &[];
@@ -106,12 +110,12 @@ pub(crate) fn commit(mut request: Request<'_>, changes: ViewChanges) -> Result<O
     let path_of = |path: &Path| FilePath::trusted(root.path().join(path));
     let folders = changes.folders.iter().map(|(path, _)| path.as_path());
     let all = changes.files.iter().map(|change| change.path.as_path()).chain(folders);
-    let protected: Vec<Refusal> = all
-        .filter(|path| root.protects_from_commands(path))
-        .map(|path| Refusal::new(path_of(path), Reason::Protected))
-        .collect();
-    if !protected.is_empty() && root.settings().guard.mode == GuardMode::Enforce {
-        return refuse(&request, protected);
+    let mut refusals = Vec::new();
+    for path in all.filter(|path| root.protects_from_commands(path)) {
+        refusals.extend(object(&request, &path_of(path), Reason::Protected)?);
+    }
+    if !refusals.is_empty() {
+        return refuse(&request, refusals);
     }
     let deed =
         |(path, mode): &(PathBuf, Option<u32>)| FolderDeed { path: EscapedPath(path.clone()), mode: *mode };
@@ -131,14 +135,14 @@ pub(crate) fn commit(mut request: Request<'_>, changes: ViewChanges) -> Result<O
         Ok(locks) => locks,
         Err(refusal) => return refuse(&request, vec![refusal]),
     };
-    let mut refusals = Vec::new();
     if let Some(path) = locked_by_git(&request, &paths) {
         return refuse(&request, vec![Refusal::new(path_of(path), Reason::Busy { holder: None })]);
     }
     for (path, was) in &changes.reads {
         let since = StartState { start: changes.start, was: *was };
-        let stale = stale_since(&request, &path_of(path), since)?;
-        refusals.extend(stale.map(|reason| Refusal::new(path_of(path), reason)));
+        if let Some(reason) = stale_since(&request, &path_of(path), since)? {
+            refusals.extend(object(&request, &path_of(path), reason)?);
+        }
     }
     let mut plans = Vec::with_capacity(changes.files.len());
     let looking = changes.looking;
@@ -216,7 +220,7 @@ fn was_there(request: &Request<'_>, place: &Place) -> bool {
     !place.way.is_link && !is_of_git() && request.root.path().join(&place.relative).is_file()
 }
 
-/// The names that lead through symbolic links now, of all names under which the agent knows files.
+/// Of all names under which the agent knows files, those that now lead through a symbolic link.
 ///
 /// Nobody knows under which name a command wrote a file: the layer has only the file itself. So if the agent does not know that
 /// file, and a name that it has used leads there now, the command may have used that name, too. Then the file must be what the

@@ -150,9 +150,12 @@ async fn add_headers(mut response: Response) -> Response {
 #[derive(Clone)]
 struct McpEndpoint {
     site: Site,
-    /// Created when an agent first calls, once the workspace is open.
-    servers: Arc<Mutex<HashMap<Agent, AgentServer>>>,
+    servers: Arc<Mutex<HashMap<Agent, ServerEntry>>>,
 }
+
+/// The server of an agent. Created when the agent first calls, once the workspace is open. Each has a lock of its own: opening a
+/// gate may take time, and other agents do not wait for it.
+type ServerEntry = Arc<Mutex<Option<AgentServer>>>;
 
 /// The server of one agent.
 struct AgentServer {
@@ -167,16 +170,17 @@ impl McpEndpoint {
     /// The routes of an agent's server, which has the gate and the vault of the workspace as it is open now. `None` where
     /// tollgate is not set up.
     async fn router_of(&self, agent: &Agent) -> Result<Option<Router>, FaultResponse> {
+        let server = self.servers.lock().await.entry(agent.clone()).or_default().clone();
         // Before the look at the site: of two requests, the later must not bring back an older gate.
-        let mut servers = self.servers.lock().await;
+        let mut server = server.lock().await;
         let Some(open) = self.site.open()? else { return Ok(None) };
         let follows = Arc::downgrade(&open);
-        if let Some(known) = servers.get(agent).filter(|known| known.follows.ptr_eq(&follows)) {
+        if let Some(known) = server.as_ref().filter(|known| known.follows.ptr_eq(&follows)) {
             return Ok(Some(known.router.clone()));
         }
         let named = agent.clone();
         let gate = self.site.blocking(move |site| site.gate_of(&named)).await?;
-        let known = servers.entry(agent.clone()).or_insert_with(|| {
+        let known = server.get_or_insert_with(|| {
             let home = self.site.options.home.clone();
             let options = mcp::ServerOptions { home, ..mcp::ServerOptions::new(agent.clone()) };
             let server = mcp::Server::new(gate.clone(), options);
@@ -204,5 +208,76 @@ async fn mcp_request(
             let sentence = "tollgate is not set up in this folder: run `tollgate init` in it\n";
             Ok((StatusCode::SERVICE_UNAVAILABLE, sentence).into_response())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::{Path, PathBuf};
+    use std::sync::mpsc;
+
+    use tokio::sync::Notify;
+    use tollgate::gate::Gate;
+    use tollgate::workspace::{Options, Workspace};
+
+    use super::*;
+    use crate::site::SiteOptions;
+    use crate::workspace_provider::WorkspaceProvider;
+
+    /// Opens the gate of the agent `slow` only when it is told to.
+    struct SlowProvider {
+        root: PathBuf,
+        opening: Arc<Notify>,
+        go_on: std::sync::Mutex<mpsc::Receiver<()>>,
+    }
+
+    impl WorkspaceProvider for SlowProvider {
+        fn root(&self) -> &Path {
+            &self.root
+        }
+
+        fn vault(&self) -> PathBuf {
+            self.root.join("vault")
+        }
+
+        fn open(&self) -> Result<Option<OpenWorkspace>> {
+            let gate = Gate::new(Workspace::open(&self.root, Options::default())?);
+            Ok(Some(OpenWorkspace { gate, vault: None, turns: Vec::new() }))
+        }
+
+        fn gate_of(&self, agent: &Agent) -> Result<Gate> {
+            if agent.as_str() == "slow" {
+                self.opening.notify_one();
+                let _ = self.go_on.lock().unwrap().recv();
+            }
+            Ok(Gate::new(Workspace::open(&self.root, Options::default())?))
+        }
+    }
+
+    #[test]
+    fn an_agent_does_not_wait_while_the_gate_of_another_is_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        let (opening, (go, go_on)) = (Arc::new(Notify::new()), mpsc::channel());
+        let provider = SlowProvider {
+            root: folder.path().canonicalize().unwrap(),
+            opening: opening.clone(),
+            go_on: std::sync::Mutex::new(go_on),
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let options = SiteOptions { person: "ada".into(), home: None };
+            let site = Site::new(Box::new(provider), options).unwrap();
+            let endpoint = McpEndpoint { site, servers: Arc::default() };
+            let of = |agent: &str| {
+                let (endpoint, agent) = (endpoint.clone(), agent.parse().unwrap());
+                async move { matches!(endpoint.router_of(&agent).await, Ok(Some(_))) }
+            };
+            let slow = tokio::spawn(of("slow"));
+            opening.notified().await;
+            let quick = tokio::time::timeout(Duration::from_secs(20), of("quick")).await;
+            drop(go);
+            assert_eq!(quick, Ok(true));
+            assert!(slow.await.unwrap());
+        });
     }
 }

@@ -464,7 +464,7 @@ impl Acting<'_> {
             let changed = turn.files_where(|path| since.last_changed(path) != LastChange::Before)?;
             let unforeseen = changed.into_iter().filter(|path| !own.contains(path.as_path()));
             let files: Vec<FilePath> = unforeseen.collect();
-            self.gate.look_again(&turn, &files)?;
+            self.gate.look_again(&turn, &files, since.time())?;
         }
         let Some((path, before, text)) = lost else { return Ok(None) };
         // If the text cannot be kept, the agent is told of it all the same.

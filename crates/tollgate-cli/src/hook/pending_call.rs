@@ -9,6 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tollgate::digest::{Digest, Hasher};
 use tollgate::error::Fault;
@@ -162,6 +163,11 @@ pub(super) enum LastChange {
 }
 
 impl Since {
+    /// The same on the clock of the ledger. No line is later than a time that this clock does not have.
+    pub(super) fn time(self) -> Timestamp {
+        Timestamp::from_nanosecond(self.0).unwrap_or(Timestamp::MAX)
+    }
+
     pub(super) fn last_changed(self, path: &Path) -> LastChange {
         // The kernel's clock ticks at least a hundred times a second. This is a little more than two ticks.
         const TICKS: i128 = 30_000_000;

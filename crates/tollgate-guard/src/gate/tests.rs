@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 /// A gate whose clock is ahead by this many seconds, and a turn.
 fn gate(folder: &Path, ahead: i64) -> (Gate, Turn) {
-    let clock = Arc::new(move || jiff::Timestamp::now() + jiff::SignedDuration::from_secs(ahead));
+    let clock = Arc::new(move || Timestamp::now() + jiff::SignedDuration::from_secs(ahead));
     let workspace = Workspace::open(folder, Options { clock, ..Options::default() }).unwrap();
     let gate = Gate::new(workspace);
     let turn = gate.begin_turn("blue".parse().unwrap()).unwrap();
@@ -57,7 +57,7 @@ fn inside_the_window_of_the_time_stamps_a_file_is_hashed_again() {
     let bytes = vec![b'1'; TEXT_PER_FILE + 1];
     fs::write(folder.path().join("large"), &bytes).unwrap();
     // The clock stands still from the moment of the write.
-    let now = jiff::Timestamp::now();
+    let now = Timestamp::now();
     let options = Options { clock: Arc::new(move || now), ..Options::default() };
     let gate = Gate::new(Workspace::open(folder.path(), options).unwrap());
     let turn = gate.begin_turn("blue".parse().unwrap()).unwrap();

@@ -154,11 +154,44 @@ fn a_folder_open_to_others_is_refused() {
     assert!(SharedTurns::new(folder).is_err());
 }
 
+/// Begins another turn, which deletes forgotten ones.
+fn begin_another(turns: &SharedTurns, now: Timestamp) {
+    turns.begin("another".parse().unwrap(), "blue".parse().unwrap(), now, Leaves::Nothing).unwrap();
+}
+
+/// Sets the time of the last change of a file, or of a folder and everything in it.
+fn set_times(path: &Path, time: Timestamp) {
+    if path.is_dir() {
+        names_in(path).unwrap().iter().for_each(|name| set_times(&path.join(name), time));
+    }
+    fs::File::open(path).unwrap().set_modified(time.into()).unwrap();
+}
+
 #[test]
 fn forgotten_turns_are_deleted() {
     let (_keep, turns) = turns();
-    begin(&turns, "t1");
-    let later = Timestamp::now() + FORGOTTEN + Duration::from_secs(60);
-    turns.begin("t2".parse().unwrap(), "blue".parse().unwrap(), later, Leaves::Nothing).unwrap();
+    let turn = begin(&turns, "t1");
+    turn.observe(&path("a"), state("one"), Extent::Whole).unwrap();
+    begin_another(&turns, Timestamp::now() + FORGOTTEN + Duration::from_secs(60));
     assert!(turns.open(&"t1".parse().unwrap()).is_err());
+}
+
+/// A line that is rewritten in place changes the times of its file only, and not those of the folders above it.
+#[test]
+fn a_turn_is_used_as_long_as_anything_in_it_is_written() {
+    let (keep, turns) = turns();
+    let turn = begin(&turns, "t1");
+    turn.observe(&path("a"), state("one"), Extent::Whole).unwrap();
+    set_times(&keep.path().join("run"), Timestamp::now() - 2 * FORGOTTEN);
+    turn.wrote(&path("a"), state("two")).unwrap();
+    begin_another(&turns, Timestamp::now());
+    assert!(turns.open(&"t1".parse().unwrap()).is_ok());
+}
+
+#[test]
+fn a_clock_that_was_set_back_deletes_no_turn() {
+    let (_keep, turns) = turns();
+    begin(&turns, "t1");
+    begin_another(&turns, Timestamp::now() - 2 * FORGOTTEN);
+    assert!(turns.open(&"t1".parse().unwrap()).is_ok());
 }

@@ -59,7 +59,7 @@ struct ServerState {
     changed: Notify,
 }
 
-/// How a server that nobody tells about changed settings notices them.
+/// Lets a server over stdio notice changed settings by itself.
 struct Reopening {
     open: Box<dyn Fn() -> Result<Gate> + Send + Sync>,
     /// The settings file at the last look.

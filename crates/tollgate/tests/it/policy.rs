@@ -1,8 +1,11 @@
 //! The settings `unread` and `mode`.
 
+use tollgate::digest::Digest;
 use tollgate::guard::Outcome;
 use tollgate::refusal::ErrorType;
 use tollgate::turn::{Session, Turn};
+use tollgate_guard::commit::Was;
+use tollgate_guard::view::{Basis, ViewChange, ViewChanges, ViewDeed};
 
 use crate::world::World;
 
@@ -20,7 +23,7 @@ fn refuse_requires_a_read_but_allows_new_files() {
     world.outsider_writes("a", "one");
     let agent = world.agent("blue");
     let payload = agent.writes("a", "two").refused(ErrorType::UnreadFile).payload();
-    assert_eq!(payload.actual_hash, Some(tollgate::digest::Digest::of(b"one")));
+    assert_eq!(payload.actual_hash, Some(Digest::of(b"one")));
     agent.edits("a", "one", "two").refused(ErrorType::UnreadFile);
     agent.deletes("a").refused(ErrorType::UnreadFile);
     world.holds("a", "one");
@@ -108,6 +111,34 @@ fn off_compares_nothing() {
     agent.writes("a", "mine").done();
     world.holds("a", "mine");
     assert_eq!(world.lines_of("MUTATION_CONFLICT").len(), 0);
+}
+
+/// What the command of a run has changed, and what it has only read, if the run is serial.
+#[test]
+fn the_mode_decides_about_the_changes_of_a_run() {
+    for (mode, status, lines) in [("enforce", "DENIED", 1), ("observe", "OBSERVED", 1), ("off", "", 0)] {
+        let world = World::with(&format!("[guard]\nmode = \"{mode}\"\nprotected = [\"locked\"]"));
+        world.outsider_writes("locked/a", "one");
+        world.outsider_writes("read", "theirs");
+        let agent = world.agent("blue");
+        let one = Was::Present(Some(Digest::of(b"one")));
+        let removal = |path: &str| ViewChange {
+            path: path.into(),
+            deed: ViewDeed::Remove,
+            was: one,
+            basis: Basis::Start,
+        };
+        let protected = ViewChanges { files: vec![removal("locked/a")], ..Default::default() };
+        let serial = ViewChanges { reads: vec![("read".into(), one)], ..Default::default() };
+        for (changes, kind) in [(protected, "MUTATION_REFUSED"), (serial, "MUTATION_CONFLICT")] {
+            let outcome = world.gate.commit_view(&agent.turn, changes).unwrap();
+            assert_eq!(matches!(outcome, Outcome::Refused(_)), mode == "enforce", "{mode}: {kind}");
+            let found = world.lines_of(kind);
+            assert_eq!(found.len(), lines, "{mode}: {kind}");
+            assert!(found.iter().all(|line| line["result"]["status"] == status), "{mode}: {found:?}");
+        }
+        assert_eq!(world.root().join("locked/a").exists(), mode == "enforce");
+    }
 }
 
 #[test]

@@ -4,10 +4,13 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use jiff::Timestamp;
+use serde_json::Value;
 use tollgate::digest::Digest;
 use tollgate::gate::{Ticket, ToolChange, ToolResult, ToolUse};
 use tollgate::guard::{Expected, Outcome, Refused};
 use tollgate::refusal::ErrorType;
+use tollgate::shared_turn::{Leaves, SharedTurns};
 use tollgate::turn::{Extent, FileState, TurnState};
 use tollgate_base::lock::Pauses;
 
@@ -51,6 +54,11 @@ fn post(agent: &Agent<'_>, ticket: Ticket, result: ToolResult) {
 fn tool_reads(agent: &Agent<'_>, path: &str) {
     let ticket = pre(agent, &reads(path)).unwrap();
     post(agent, ticket, ToolResult::Succeeded);
+}
+
+fn looks_again(agent: &Agent<'_>, paths: &[&str], since: Timestamp) {
+    let files = paths.iter().map(|path| agent.world.gate.workspace().canonical(path).unwrap());
+    agent.world.gate.look_again(&agent.turn, &files.collect::<Vec<_>>(), since).unwrap();
 }
 
 /// The number of reserved files.
@@ -152,9 +160,9 @@ fn a_reservation_of_another_turn_of_the_same_agent_is_respected() {
     let ticket = pre(&first, &writes("w1", &["a"])).unwrap();
     let refused = pre(&second, &writes("w2", &["a"])).unwrap_err();
     assert_eq!(refused.payload().error_type, ErrorType::FileBusy);
+    let since = world.gate.workspace().now();
     world.outsider_writes("a", "two");
-    let files = [world.gate.workspace().canonical("a").unwrap()];
-    assert_eq!(world.gate.look_again(&second.turn, &files).unwrap(), files);
+    looks_again(&second, &["a"], since);
     post(&first, ticket, ToolResult::Succeeded);
     let refused = pre(&second, &writes("w3", &["a"])).unwrap_err();
     assert_eq!(refused.payload().error_type, ErrorType::StaleFile);
@@ -197,6 +205,30 @@ fn a_reservation_expires_and_the_ledger_says_so() {
     assert_eq!(lines[0]["payload"]["target_file"], "a");
     assert_eq!(lines[0]["payload"]["tool_name"], "Write");
     assert_eq!(lines[0]["result"]["status"], "EXPIRED");
+}
+
+#[test]
+fn a_tool_call_ends_even_if_the_turn_can_learn_nothing() {
+    let world = World::with("[guard]\nquiet_wait = \"0ms\"");
+    let turns = SharedTurns::new(world.outside().join("turns")).unwrap();
+    for (id, broken, is_fault) in [("t1", "files", true), ("t2", "text", false)] {
+        let now = world.gate.workspace().now();
+        let turn = turns.begin(id.parse().unwrap(), "blue".parse().unwrap(), now, Leaves::Nothing).unwrap();
+        let tool_use = ToolUse { reads: vec![("a".into(), Extent::Whole)], ..writes("w", &["a", "b"]) };
+        let Outcome::Done(ticket) = world.gate.pre_tool_use(&turn, &tool_use).unwrap() else { panic!() };
+        for path in ["a", "b"] {
+            world.outsider_writes(path, format!("the tool of {id} wrote this"));
+        }
+        let folder = turns.folder().join("turns").join(id).join(broken);
+        fs::remove_dir_all(&folder).unwrap();
+        fs::write(&folder, "no folder").unwrap();
+        let ended = world.gate.post_tool_use(&turn, ticket, ToolResult::Succeeded);
+        assert_eq!(ended.is_err(), is_fault, "{ended:?}");
+        assert_eq!(reserved(&world), 0, "{broken}");
+        let lines = world.lines_of("MUTATION").into_iter().filter(|line| line["turn"] == id);
+        let written: Vec<Value> = lines.map(|line| line["payload"]["target_file"].clone()).collect();
+        assert_eq!(written, ["a", "b"], "{broken}");
+    }
 }
 
 #[test]
@@ -321,28 +353,49 @@ fn an_observed_agent_is_never_blocked() {
 #[test]
 fn an_unannounced_change_is_the_agents_own_only_if_the_ledger_says_so() {
     let world = World::new();
-    let names = ["own", "over_foreign", "outside", "reds", "touched"];
+    let names = ["own", "touched", "over_foreign", "outside", "reds", "outside_after_red"];
     let (blue, shell, red) = (world.agent("blue"), world.agent("blue"), world.agent("red"));
     for path in names {
         world.outsider_writes(path, "one");
         tool_reads(&blue, path);
     }
+    let since = world.gate.workspace().now();
     for text in ["two", "three"] {
-        shell.reads("own").done();
-        shell.writes("own", text).done();
+        shell.reads("own").writes("own", text).done();
     }
     world.outsider_writes("over_foreign", "foreign");
-    shell.reads("over_foreign").done();
-    shell.writes("over_foreign", "two").done();
+    shell.reads("over_foreign").writes("over_foreign", "two").done();
     world.outsider_writes("outside", "two");
-    red.reads("reds").done();
-    red.writes("reds", "two").done();
-    let files = names.map(|path| world.gate.workspace().canonical(path).unwrap());
-    let foreign = world.gate.look_again(&blue.turn, &files).unwrap();
-    assert_eq!(foreign, files[1..4]);
-    let _ = pre(&blue, &writes("w1", &["own", "touched"])).unwrap();
-    for path in &names[1..4] {
-        let refused = pre(&blue, &writes("w2", &[path])).unwrap_err();
+    red.reads("reds").writes("reds", "two").done();
+    shell.reads("outside_after_red").writes("outside_after_red", "two").done();
+    red.reads("outside_after_red").writes("outside_after_red", "three").done();
+    world.outsider_writes("outside_after_red", "two");
+    looks_again(&blue, &names, since);
+    let _ = pre(&blue, &writes("w1", &names[..2])).unwrap();
+    for path in &names[2..] {
+        let refused = pre(&blue, &writes("w2", &[path])).expect_err(path);
+        assert_eq!(refused.payload().error_type, ErrorType::StaleFile, "{path}");
+    }
+}
+
+/// After the agent's own write, it has read what someone else made of the file.
+#[test]
+fn a_save_that_brings_back_what_the_agent_once_wrote_is_foreign() {
+    let world = World::new();
+    let (blue, shell, red) = (world.agent("blue"), world.agent("blue"), world.agent("red"));
+    for path in ["changed_by_red", "changed_outside"] {
+        world.outsider_writes(path, "one");
+        shell.reads(path).writes(path, "two").done();
+    }
+    red.reads("changed_by_red").writes("changed_by_red", "one").done();
+    world.outsider_writes("changed_outside", "one");
+    for path in ["changed_by_red", "changed_outside"] {
+        tool_reads(&blue, path);
+        // During an unrelated shell command of the agent.
+        let since = world.gate.workspace().now();
+        world.outsider_writes(path, "two");
+        looks_again(&blue, &[path], since);
+        let refused = pre(&blue, &writes("w", &[path])).expect_err(path);
         assert_eq!(refused.payload().error_type, ErrorType::StaleFile, "{path}");
     }
 }

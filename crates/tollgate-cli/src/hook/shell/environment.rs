@@ -8,6 +8,9 @@ use super::word::Word;
 /// The variable with the name of the agent.
 pub(super) const AGENT: &str = "TOLLGATE_AGENT";
 
+/// The value of `--agent "$TOLLGATE_AGENT"`, if the command does not change the variable. No agent can have this name.
+pub(super) const OWN_NAME: &str = "$TOLLGATE_AGENT";
+
 /// The largest number of folders that may be the current one.
 const FOLDERS: usize = 8;
 

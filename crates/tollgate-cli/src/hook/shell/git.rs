@@ -6,9 +6,9 @@ use std::io::Read;
 use tollgate::turn::Extent;
 
 use super::arguments::{ProgramArgs, Valued};
-use super::programs::{change, transfer};
 use super::redirect::Redirects;
 use super::state::Shell;
+use super::transfer::{change, transfer};
 use super::word::Word;
 use crate::host::event::Deed;
 use crate::host::patch;

@@ -5,7 +5,7 @@ use tree_sitter::Node;
 use super::environment::Environment;
 use super::reader::Reader;
 use super::redirect::OutputTarget;
-use super::tree::children;
+use super::tree::{children, is_list};
 
 impl Reader {
     /// `a && b || c`: only the first command certainly runs. A command after `&&` runs only if the one before it did, so it sees
@@ -41,17 +41,6 @@ impl Reader {
         if let Some(certain) = certain {
             self.shell.env = certain;
         }
-    }
-}
-
-/// Whether these are commands in a row: `a && b || c`, `a && b > file`, or `a | b | c && d`, which the grammar takes for
-/// `a | { b | c && d; }`.
-pub(super) fn is_list(node: Node<'_>) -> bool {
-    match node.kind() {
-        "list" => node.named_child_count() > 0,
-        "redirected_statement" => node.child_by_field_name("body").is_some_and(is_list),
-        "pipeline" => children(node).last().is_some_and(|last| last.kind() == "list" && is_list(*last)),
-        _ => false,
     }
 }
 

@@ -14,6 +14,7 @@ mod after_program;
 mod arguments;
 mod effects;
 mod environment;
+mod expansion;
 mod find;
 mod git;
 mod glob;
@@ -31,6 +32,7 @@ mod statement;
 mod substitution;
 #[cfg(test)]
 mod tests;
+mod transfer;
 mod tree;
 mod word;
 

@@ -1,13 +1,14 @@
 //! The commands of tollgate that only people run: decisions, tokens, trust, the server, and the installation of hooks.
 
 use super::effects::ActsAs;
+use super::environment::OWN_NAME;
 use super::our_calls::{
     Certainty, OurCall, calls, direct_calls, is_global, may_rename_us, names_our_program, note_names,
     operand, statements, words_of,
 };
 use super::redirect::Redirects;
 use super::state::Shell;
-use super::word::{OWN_NAME, Word};
+use super::word::Word;
 
 /// The commands of our program.
 const COMMANDS: [&str; 29] = [

@@ -9,14 +9,12 @@ use tree_sitter::{Node, ParseOptions, Parser, Tree};
 use super::after_program::AfterProgram;
 use super::effects::Effects;
 use super::launch::Launched;
-use super::list::is_list;
 use super::our_calls::may_rename_us;
 use super::people::may_be_people_only;
 use super::programs;
 use super::redirect::{OutputTarget, Redirects};
 use super::state::Shell;
-use super::substitution::quotes_of;
-use super::tree::{children, slice};
+use super::tree::{children, is_list, quotes_of, slice};
 use super::word::{Quotes, Word};
 
 /// The effects of a command that runs in this folder.

@@ -2,11 +2,12 @@
 
 use tree_sitter::Node;
 
+use super::expansion::unescaped;
 use super::programs;
 use super::reader::Reader;
 use super::redirect::{OutputTarget, Redirects};
 use super::tree::{children, is_end_quoted, name_of, slice, unindented};
-use super::word::{Quotes, unescaped};
+use super::word::Quotes;
 
 impl Reader {
     /// The input of a pipe is shown if all following commands print their input.

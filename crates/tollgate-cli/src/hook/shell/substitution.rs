@@ -88,19 +88,6 @@ fn first_substitution(tree: &Tree) -> Option<Node<'_>> {
     Some(node)
 }
 
-/// Whether a part of the text is in double quotes.
-pub(super) fn quotes_of(node: Node<'_>) -> Quotes {
-    let mut above = Some(node);
-    while let Some(node) = above {
-        match node.kind() {
-            "string" | "string_content" => return Quotes::Inside,
-            kind if kind.contains("substitution") || kind == "command" => return Quotes::Outside,
-            _ => above = node.parent(),
-        }
-    }
-    Quotes::Outside
-}
-
 /// What ends a part of a text.
 #[derive(Clone, Copy, PartialEq)]
 enum Until {

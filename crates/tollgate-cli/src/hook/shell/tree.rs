@@ -2,6 +2,8 @@
 
 use tree_sitter::Node;
 
+use super::word::Quotes;
+
 pub(super) fn children(node: Node<'_>) -> Vec<Node<'_>> {
     let mut cursor = node.walk();
     node.named_children(&mut cursor).collect()
@@ -31,4 +33,28 @@ pub(super) fn unindented(text: &str, indented: bool) -> String {
         true => text.split_inclusive('\n').map(|line| line.trim_start_matches('\t')).collect(),
         false => text.to_owned(),
     }
+}
+
+/// Whether these are commands in a row: `a && b || c`, `a && b > file`, or `a | b | c && d`, which the grammar takes for
+/// `a | { b | c && d; }`.
+pub(super) fn is_list(node: Node<'_>) -> bool {
+    match node.kind() {
+        "list" => node.named_child_count() > 0,
+        "redirected_statement" => node.child_by_field_name("body").is_some_and(is_list),
+        "pipeline" => children(node).last().is_some_and(|last| last.kind() == "list" && is_list(*last)),
+        _ => false,
+    }
+}
+
+/// Whether a part of the text is in double quotes.
+pub(super) fn quotes_of(node: Node<'_>) -> Quotes {
+    let mut above = Some(node);
+    while let Some(node) = above {
+        match node.kind() {
+            "string" | "string_content" => return Quotes::Inside,
+            kind if kind.contains("substitution") || kind == "command" => return Quotes::Outside,
+            _ => above = node.parent(),
+        }
+    }
+    Quotes::Outside
 }

@@ -112,7 +112,17 @@ pub(super) fn peek(path: &Path) -> Option<PendingCall> {
     (call.version == VERSION).then_some(call)
 }
 
-/// Takes a call by renaming its file.
+/// Whether a later tollgate has recorded this call.
+fn is_later(path: &Path) -> bool {
+    #[derive(Deserialize)]
+    struct RecordVersion {
+        version: u32,
+    }
+    let found = fs::read(path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    found.is_some_and(|RecordVersion { version }| version > VERSION)
+}
+
+/// Takes a call by renaming its file. A call of a later version is not taken.
 pub(super) fn take(path: &Path) -> Result<Option<(PendingCall, Since)>, Fault> {
     let fault = |doing| move |source| Fault::Io { doing, path: path.to_owned(), source };
     let since = match fs::metadata(path) {
@@ -120,6 +130,9 @@ pub(super) fn take(path: &Path) -> Result<Option<(PendingCall, Since)>, Fault> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(fault("look at")(error)),
     };
+    if is_later(path) {
+        return Ok(None);
+    }
     let taken = path.with_extension(format!("taken-{}", std::process::id()));
     match fs::rename(path, &taken) {
         Ok(()) => {}

@@ -1,6 +1,7 @@
 //! Faults: a hook that cannot judge a write blocks it.
 
 use std::fs;
+use std::path::PathBuf;
 
 use proptest::prelude::*;
 
@@ -147,6 +148,29 @@ fn a_damaged_record_of_a_call_does_not_stop_the_agent() {
     }
     agent.says(&agent.after(&tool, "c", "one\n"));
     agent.reads("a.txt").writes("a.txt", "mine\n").ran();
+}
+
+/// The files with this name in the folders of all sessions and turns.
+fn private_files(world: &World, folder: &str, name: &str) -> Vec<PathBuf> {
+    let below = |path: PathBuf| fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
+    let all = below(world.tmp().join("run/tollgate")).flat_map(|place| below(place.join(folder)));
+    all.map(|entry| entry.join(name)).filter(|path| path.exists()).collect()
+}
+
+#[test]
+fn a_record_of_a_later_format_is_left_to_the_tollgate_that_wrote_it() {
+    let world = World::with("[guard]\ndurability = \"fast\"");
+    world.puts("a.txt", "one\n");
+    let agent = Program::new(&world, "gemini", "s");
+    let tool = Tool::Read("a.txt");
+    assert_eq!(agent.asks(&agent.before(&tool, "c")), None);
+    let folder = private_files(&world, "hooks", "calls").remove(0);
+    let record = fs::read_dir(folder).unwrap().next().unwrap().unwrap().path();
+    let text = fs::read_to_string(&record).unwrap().replace("\"version\":1", "\"version\":2");
+    fs::write(&record, &text).unwrap();
+    agent.says(&agent.after(&tool, "c", "one\n"));
+    agent.stops();
+    assert_eq!(fs::read_to_string(&record).unwrap(), text);
 }
 
 /// Runs a hook with at most one gigabyte of memory.

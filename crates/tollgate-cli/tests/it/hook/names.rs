@@ -56,6 +56,17 @@ fn age(world: &World, days: i64) {
     world.puts(".tollgate/agents.json", list.to_string());
 }
 
+/// Makes all private folders look as if their session had noted its name two hours ago.
+fn age_kept_names(world: &World) {
+    let then = std::time::SystemTime::now() - std::time::Duration::from_secs(7200);
+    for folder in fs::read_dir(world.tmp().join("run/tollgate")).unwrap() {
+        for agent in fs::read_dir(folder.unwrap().path().join("hooks")).unwrap() {
+            let kept = fs::File::options().write(true).open(agent.unwrap().path().join("name")).unwrap();
+            kept.set_modified(then).unwrap();
+        }
+    }
+}
+
 fn is_hashed(name: &str) -> bool {
     let hash = name.strip_prefix("claude-code-").unwrap();
     hash.len() == 8 && hash.bytes().all(|byte| byte.is_ascii_hexdigit())
@@ -193,16 +204,26 @@ fn a_session_that_is_in_use_notes_it_so_that_nobody_gets_its_name() {
     let world = World::with(FAST);
     assert_eq!(name(&world, "s1"), "claude-code-1");
     age(&world, 8);
-    // The private folder was written two hours ago.
-    let then = std::time::SystemTime::now() - std::time::Duration::from_secs(7200);
-    for folder in fs::read_dir(world.tmp().join("run/tollgate")).unwrap() {
-        for agent in fs::read_dir(folder.unwrap().path().join("hooks")).unwrap() {
-            let kept = fs::File::options().write(true).open(agent.unwrap().path().join("name")).unwrap();
-            kept.set_modified(then).unwrap();
-        }
-    }
+    age_kept_names(&world);
     assert_eq!(name(&world, "s1"), "claude-code-1");
     assert_eq!(name(&world, "s2"), "claude-code-2");
+}
+
+#[test]
+fn a_session_keeps_its_number_while_the_file_cannot_be_changed() {
+    let world = World::with(FAST);
+    assert_eq!(name(&world, "s1"), "claude-code-1");
+    let names = fs::read(world.path(".tollgate/agents.json")).unwrap();
+    for text in ["{\"version\":2,\"sessions\":[]}", "nonsense"] {
+        world.puts(".tollgate/agents.json", text);
+        age_kept_names(&world);
+        assert_eq!(name(&world, "s1"), "claude-code-1", "{text}");
+        world.holds(".tollgate/agents.json", text);
+    }
+    // Once somebody has repaired the file, the session notes there that it is in use, without waiting for another hour.
+    world.puts(".tollgate/agents.json", names);
+    age(&world, 8);
+    assert_eq!((name(&world, "s1"), name(&world, "s2")), ("claude-code-1".into(), "claude-code-2".into()));
 }
 
 #[test]

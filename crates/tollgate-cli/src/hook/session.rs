@@ -156,7 +156,7 @@ impl<'t> HookSession<'t> {
         }
     }
 
-    /// Under the lock.
+    /// Begins a turn. The caller holds the lock.
     fn begin(&self, gate: &Gate, number: Option<&str>) -> Result<SharedTurn, Fault> {
         self.end_turn(gate)?;
         self.delete_forgotten();
@@ -171,7 +171,7 @@ impl<'t> HookSession<'t> {
         Ok(turn)
     }
 
-    /// Under the lock.
+    /// Ends the turn. The caller holds the lock.
     fn end_turn(&self, gate: &Gate) -> Result<(), Fault> {
         self.settle_all(gate)?;
         let _ = fs::remove_dir_all(self.folder.join("refused"));
@@ -257,10 +257,14 @@ impl<'t> HookSession<'t> {
         settle::all(self.turns, gate, &self.folder)
     }
 
-    /// Whether the agent was told of the same refusal before. Remembers that it is told now.
+    /// Whether the agent was told of the same refusal before. Remembers that it is told now, if it can.
     pub(super) fn was_told(&self, refusal: &[u8]) -> bool {
         let path = self.folder.join("refused").join(Digest::of(refusal).to_string());
-        path.exists() || replace_file(&path, b"", FileAccess::Private).is_err()
+        let was_told = path.exists();
+        if !was_told {
+            let _ = replace_file(&path, b"", FileAccess::Private);
+        }
+        was_told
     }
 
     /// Deletes the folders of agents that are long gone.

@@ -173,6 +173,19 @@ fn a_record_of_a_later_format_is_left_to_the_tollgate_that_wrote_it() {
     assert_eq!(fs::read_to_string(&record).unwrap(), text);
 }
 
+#[test]
+fn a_first_refusal_is_not_called_the_second_if_it_cannot_be_remembered() {
+    let world = World::with("[guard]\ndurability = \"fast\"");
+    world.puts("a.txt", "one\n");
+    let agent = Program::new(&world, "gemini", "s");
+    agent.reads("a.txt");
+    world.puts("a.txt", "foreign\n");
+    let calls = private_files(&world, "hooks", "calls").remove(0);
+    fs::write(calls.with_file_name("refused"), "not a folder").unwrap();
+    let reason = agent.writes("a.txt", "mine\n").blocked();
+    assert!(reason.contains("STALE_FILE") && !reason.contains("the same call"), "{reason}");
+}
+
 /// Runs a hook with at most one gigabyte of memory.
 fn in_a_gigabyte(world: &World, host: &str, payload: &str) -> String {
     let script = format!("ulimit -v 1048576; exec tollgate hook {host}");

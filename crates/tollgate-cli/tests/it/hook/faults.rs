@@ -158,6 +158,19 @@ fn private_files(world: &World, folder: &str, name: &str) -> Vec<PathBuf> {
 }
 
 #[test]
+fn commands_that_take_too_long_to_read_are_blocked_within_the_deadline() {
+    let world = World::with("[guard]\ndurability = \"fast\"");
+    let agent = Program::new(&world, "cline", "s");
+    let mut payload = agent.before(&Tool::Shell("true"), "c");
+    // To read all of them takes more than half a minute of processor time.
+    payload["tool_call"]["input"]["commands"] = vec!["(".repeat(100_000); 300].into();
+    let started = std::time::Instant::now();
+    let reason = agent.asks(&payload).expect("blocked");
+    assert!(reason.contains("no answer within 8000 ms"), "{reason}");
+    assert!(started.elapsed() < std::time::Duration::from_secs(20), "{:?}", started.elapsed());
+}
+
+#[test]
 fn a_record_of_a_later_format_is_left_to_the_tollgate_that_wrote_it() {
     let world = World::with("[guard]\ndurability = \"fast\"");
     world.puts("a.txt", "one\n");

@@ -19,7 +19,7 @@ use tollgate::turn::{Extent, FileState, Sighting, TurnState};
 
 use super::formatter::{self, Adopted};
 use super::hard_links;
-use super::pending_call::{Expectation, LastChange, hash_of};
+use super::pending_call::{Expectation, LastChange, PendingCall, Since, hash_of};
 use super::plan::{Planned, Text, ToolPlan};
 use super::prologue::{Prologue, PrologueForm, RunOf, with_commands};
 use super::run_record::RunReport;
@@ -175,11 +175,7 @@ impl Acting<'_> {
     /// Takes back what [`Acting::before`] reserved and recorded: another workspace has refused the call.
     pub(super) fn take_back(&self, call: &Call) -> Result<(), CliError> {
         let Some((pending, _)) = self.session.take(&self.name_of(call))? else { return Ok(()) };
-        pending.prologues.iter().for_each(Prologue::remove);
-        if let (Some(ticket), Some(turn)) = (pending.ticket, self.session.turn_of(&pending.turn)?) {
-            self.gate.post_tool_use(&turn, ticket, ToolResult::Failed)?;
-        }
-        Ok(())
+        Ok(self.session.settle(self.gate, pending)?)
     }
 
     /// Judges a call and reserves nothing.
@@ -408,8 +404,30 @@ impl Acting<'_> {
         Ok((changes, predicted))
     }
 
+    /// Records what a tool did. If that fails, nothing stays reserved, and the agent is told: the tool has run.
     pub(super) fn after(&self, call: &Call, aftermath: &Aftermath) -> Result<Option<Value>, CliError> {
-        let Some((pending, since)) = self.session.take(&self.name_of(call))? else { return Ok(None) };
+        let Some((mut pending, since)) = self.session.take(&self.name_of(call))? else { return Ok(None) };
+        let is_named = pending.ticket.as_ref().is_some_and(|ticket| ticket.changes().next().is_some());
+        let may_change = is_named || matches!(call.deeds, Deeds::Shell { .. });
+        let settled = self.settled(call, aftermath, &mut pending, since);
+        if settled.is_err() {
+            // The record is taken, so no later hook would do this.
+            let _ = self.session.settle(self.gate, pending);
+        }
+        match settled {
+            Err(error) if may_change => Ok(self.host.tell(&words::hook_not_recorded(&error))),
+            settled => settled,
+        }
+    }
+
+    /// The same. On a fault, `pending` has what is still open.
+    fn settled(
+        &self,
+        call: &Call,
+        aftermath: &Aftermath,
+        pending: &mut PendingCall,
+        since: Since,
+    ) -> Result<Option<Value>, CliError> {
         // The call may have begun in a turn that has ended.
         let turn = match self.session.turn_of(&pending.turn)? {
             Some(turn) => turn,
@@ -418,7 +436,7 @@ impl Acting<'_> {
         let is_shell = matches!(call.deeds, Deeds::Shell { .. });
         let (mut own, mut read) = (BTreeSet::new(), BTreeSet::new());
         let mut lost = None;
-        if let Some(mut ticket) = pending.ticket {
+        if let Some(ticket) = &mut pending.ticket {
             own.extend(ticket.changes().map(|(path, _)| path.to_owned()));
             lost = aftermath.replaced.as_ref().and_then(|(path, text)| {
                 let path = self.gate.workspace().canonical(self.heard.folder.join(path)).ok()?;
@@ -432,7 +450,7 @@ impl Acting<'_> {
             });
             let reported = aftermath.replaced.is_some();
             for (path, state) in
-                self.known_only(call, &turn, &ticket, (reported, lost.as_ref().map(|lost| &lost.0)))?
+                self.known_only(call, &turn, ticket, (reported, lost.as_ref().map(|lost| &lost.0)))?
             {
                 ticket.knows_only(&path, state);
             }
@@ -440,6 +458,8 @@ impl Acting<'_> {
                 read.insert(path.to_owned());
                 shown(&aftermath.shown, path, planned)
             });
+        }
+        if let Some(ticket) = pending.ticket.take() {
             // A shell command that fails has often changed something before.
             let failed = aftermath.failed && !is_shell;
             let result = if failed { ToolResult::Failed } else { ToolResult::Succeeded };

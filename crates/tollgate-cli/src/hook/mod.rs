@@ -111,9 +111,12 @@ impl Hook {
         }
     }
 
-    /// The answer to a fault. It blocks what may change files.
+    /// The answer to a fault. Before a tool it blocks what may change files. After a tool it can only tell the agent.
     fn fault(&self, weight: Weight, settings: &Settings, error: &CliError) -> Option<Value> {
         let may_change = match (&self.heard.event, weight) {
+            (HookEvent::After(..), Weight::Writes) => {
+                return self.host.tell(&words::hook_not_recorded(error));
+            }
             (_, Weight::Writes) => true,
             // A command without a known target may run if it cannot be judged, unless it must run as a transaction.
             (HookEvent::Before(Call { deeds: Deeds::Shell { .. }, .. }), Weight::Harmless) => {

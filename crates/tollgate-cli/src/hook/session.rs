@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 
 use tollgate::digest::Digest;
 use tollgate::error::Fault;
-use tollgate::gate::Gate;
+use tollgate::gate::{Gate, ToolResult};
 use tollgate::name::{Agent, TurnId};
 use tollgate::path::{escape, unescape};
 use tollgate::settings::Settings;
@@ -250,6 +250,11 @@ impl<'t> HookSession<'t> {
     /// Settles this agent's calls that have written their files, except the call of this name.
     pub(super) fn settle_finished(&self, gate: &Gate, except: &str) -> Result<(), Fault> {
         settle::finished(self.turns, gate, &self.folder, except)
+    }
+
+    /// Settles a call that was taken and of which nobody knows how it ended.
+    pub(super) fn settle(&self, gate: &Gate, call: PendingCall) -> Result<(), Fault> {
+        settle::settle(self.turns, gate, call, ToolResult::Failed)
     }
 
     /// Settles all calls of this agent.

@@ -6,10 +6,11 @@ use std::path::Path;
 use tollgate::error::Fault;
 use tollgate::gate::{Gate, ToolResult};
 use tollgate::shared_turn::SharedTurns;
-use tollgate::turn::{Turn, TurnState};
+use tollgate::turn::Turn;
 
 use super::pending_call::{self, PendingCall, peek, take};
 use super::prologue::Prologue;
+use crate::session_turns::AGENTS;
 
 /// Settles the calls of one session whose files hold what they were expected to write, except the call of this name.
 pub(super) fn finished(turns: &SharedTurns, gate: &Gate, folder: &Path, except: &str) -> Result<(), Fault> {
@@ -38,7 +39,7 @@ pub(super) fn all(turns: &SharedTurns, gate: &Gate, folder: &Path) -> Result<(),
 /// program that ran the tool is dead.
 pub(super) fn abandoned(gate: &Gate, places: &[SharedTurns]) -> Result<(), Fault> {
     for turns in places {
-        for entry in fs::read_dir(turns.folder().join("hooks")).into_iter().flatten().flatten() {
+        for entry in fs::read_dir(turns.folder().join(AGENTS)).into_iter().flatten().flatten() {
             for path in pending_call::all(&entry.path()) {
                 if peek(&path).is_some_and(|call| call.host_is_dead() || call.is_done())
                     && let Some((call, _)) = take(&path)?
@@ -52,16 +53,23 @@ pub(super) fn abandoned(gate: &Gate, places: &[SharedTurns]) -> Result<(), Fault
     Ok(())
 }
 
-fn settle(turns: &SharedTurns, gate: &Gate, call: PendingCall, result: ToolResult) -> Result<(), Fault> {
+/// Settles a call that was taken. Whatever fails, its reservations end.
+pub(super) fn settle(
+    turns: &SharedTurns,
+    gate: &Gate,
+    call: PendingCall,
+    result: ToolResult,
+) -> Result<(), Fault> {
     call.prologues.iter().for_each(Prologue::remove);
     let Some(mut ticket) = call.ticket else { return Ok(()) };
-    let turn: Box<dyn TurnState> = match turns.open(&call.turn) {
-        Ok(turn) => Box::new(turn),
-        // The turn has ended, so nothing will ask it any more. The reservations must end all the same.
-        Err(Fault::Missing { .. }) => Box::new(Turn::begin(call.turn, call.agent)),
-        Err(fault) => return Err(fault),
-    };
     // Nobody knows what the agent was shown.
     ticket.judge_reads(|_, _| None);
-    gate.post_tool_use(turn.as_ref(), ticket, result)
+    match turns.open(&call.turn) {
+        Ok(turn) => gate.post_tool_use(&turn, ticket, result),
+        Err(fault) => {
+            gate.post_tool_use(&Turn::begin(call.turn, call.agent), ticket, result)?;
+            // Nothing will ask a turn that has ended.
+            if matches!(fault, Fault::Missing { .. }) { Ok(()) } else { Err(fault) }
+        }
+    }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use proptest::prelude::*;
 
-use super::{HOSTS, Program, Tool};
+use super::{HOSTS, Program, Tool, reserved};
 use crate::world::World;
 
 #[test]
@@ -168,6 +168,29 @@ fn commands_that_take_too_long_to_read_are_blocked_within_the_deadline() {
     let reason = agent.asks(&payload).expect("blocked");
     assert!(reason.contains("no answer within 8000 ms"), "{reason}");
     assert!(started.elapsed() < std::time::Duration::from_secs(20), "{:?}", started.elapsed());
+}
+
+#[test]
+fn a_fault_after_a_tool_is_told_to_the_agent_and_leaves_nothing_reserved() {
+    for host in HOSTS {
+        let world = World::with("[guard]\ndurability = \"fast\"");
+        world.puts("a.txt", "one\n");
+        let agent = Program::new(&world, host, "s");
+        agent.reads("a.txt");
+        let tool = Tool::Write("a.txt", "mine\n");
+        assert_eq!(agent.asks(&agent.before(&tool, "c")), None);
+        world.puts("a.txt", "mine\n");
+        assert_eq!(reserved(&world), 1);
+        for turn in private_files(&world, "turns", "turn.json") {
+            fs::write(turn, "nonsense").unwrap();
+        }
+        let told = agent.hook(&agent.after(&tool, "c", "written")).stdout();
+        assert!(!told.contains("blocked") && !told.contains("deny"), "{host}: {told}");
+        // These programs show their agent no message after a tool.
+        let is_told = !["cursor", "copilot", "cline"].contains(&host);
+        assert_eq!(told.contains("The change was made"), is_told, "{host}: {told}");
+        assert_eq!(reserved(&world), 0, "{host}");
+    }
 }
 
 #[test]

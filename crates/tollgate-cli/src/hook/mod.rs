@@ -344,18 +344,21 @@ impl Hook {
     /// After a tool: every workspace that has recorded the call settles it.
     fn after(&self, call: &Call, aftermath: &Aftermath) -> Result<Option<Value>, CliError> {
         let (home, has_state) = self.home_root();
-        let id = id_of(call);
         let all = self.home.folders_of_turns();
-        let mut roots = session::workspaces_of(self.names(), Some(id.as_bytes()), &all);
+        let mut roots = session::workspaces_of(self.names(), Some(id_of(call).as_bytes()), &all);
         if has_state && !roots.contains(&home) {
             roots.push(home);
         }
         let mut answer = None;
-        for root in roots {
-            let told = self.at(&root, &mut |_| {}, |acting| acting.after(call, aftermath))?;
-            answer = answer.or(told.flatten());
+        let done = self.everywhere(roots, |acting| {
+            let told = acting.after(call, aftermath)?;
+            answer = answer.take().or(told);
+            Ok(())
+        });
+        match answer {
+            Some(answer) => Ok(Some(answer)),
+            None => done.map(|()| None),
         }
-        Ok(answer)
     }
 
     /// A turn begins or ends, in every workspace that knows the agent.
@@ -368,19 +371,28 @@ impl Hook {
             roots.push(home);
         }
         let number = self.heard.turn.as_deref();
-        for root in roots {
-            self.at(&root, &mut |_| {}, |acting| {
-                match &self.heard.event {
-                    HookEvent::Prompt => acting.session.next_turn(acting.gate, number)?,
-                    // The turn continues: the agent may get more work, and still knows what it has read.
-                    HookEvent::Stopped => acting.session.settle_all(acting.gate)?,
-                    HookEvent::Gone => acting.session.close(acting.gate)?,
-                    _ => {}
-                }
-                Ok(())
-            })?;
-        }
+        self.everywhere(roots, |acting| {
+            match &self.heard.event {
+                HookEvent::Prompt => acting.session.next_turn(acting.gate, number)?,
+                // The turn continues: the agent may get more work, and still knows what it has read.
+                HookEvent::Stopped => acting.session.settle_all(acting.gate)?,
+                HookEvent::Gone => acting.session.close(acting.gate)?,
+                _ => {}
+            }
+            Ok(())
+        })?;
         Ok(None)
+    }
+
+    /// Acts in all these workspaces, that of the agent's folder first, even if one of them fails. Returns the first fault.
+    fn everywhere(
+        &self,
+        mut roots: Vec<PathBuf>,
+        mut act: impl FnMut(&Acting<'_>) -> Result<(), CliError>,
+    ) -> Result<(), CliError> {
+        let (home, _) = self.home_root();
+        roots.sort_by_key(|root| *root != home);
+        roots.iter().fold(Ok(()), |done, root| done.and(self.at(root, &mut |_| {}, &mut act).map(drop)))
     }
 }
 

@@ -25,6 +25,7 @@ use super::prologue::{Prologue, PrologueForm, RunOf, with_commands};
 use super::run_record::RunReport;
 use super::session::HookSession;
 use super::settle;
+use super::shell::ActsAs;
 use super::shown::{has_word, is_formatted, is_same_text, shown};
 use crate::error::CliError;
 use crate::host::Host;
@@ -195,19 +196,23 @@ impl Acting<'_> {
         self.refused(call, plan, changes, turn)
     }
 
-    /// The answer to a command of tollgate that acts under another name than the agent's own.
+    /// The answer to a command of tollgate that acts under another name than the agent's own. A subagent has its own name for
+    /// files, because its turn knows other versions of them, and works on the tasks of its session.
     fn acts_as_another(&self, call: &Call, plan: &ToolPlan) -> Result<Option<Value>, CliError> {
         if self.gate.workspace().settings().guard.mode != GuardMode::Enforce {
             return Ok(None);
         }
-        let own = [self.session.agent(), self.session.claims_as()];
+        let own = |acts: &ActsAs| match acts.command.starts_with("tollgate task ") {
+            true => self.session.claims_as(),
+            false => self.session.agent(),
+        };
         let is_named = self.invocation.is_named_by_variable();
         let another = plan.acts_as.iter().find(|acts| match &acts.name {
-            Some(name) => own.iter().all(|own| own.as_str() != name),
+            Some(name) => own(acts).as_str() != name,
             // The shell has the same environment as this hook.
             None => !is_named,
         });
-        let words = another.map(|acts| words::hook_other_name(&acts.command, self.session.claims_as()));
+        let words = another.map(|acts| words::hook_other_name(&acts.command, own(acts)));
         Ok(words.map(|words| self.host.block(&words, Some(call))))
     }
 

@@ -227,6 +227,35 @@ fn a_session_keeps_its_number_while_the_file_cannot_be_changed() {
 }
 
 #[test]
+fn a_subagent_has_its_own_name_for_files_and_that_of_its_session_for_tasks() {
+    let world = World::with(FAST);
+    world.run("init --vault").is(0);
+    world.puts("vault/Needs_Action/pay.md", "# Pay\n");
+    world.puts("a.txt", "one\n");
+    let main = Program::new(&world, "claude-code", "s");
+    let subagent = main.subagent("helper");
+    let hinted = |command: &str| {
+        let reason = subagent.runs(command).blocked();
+        assert!(reason.contains("OTHER_NAME"), "{command}: {reason}");
+        reason.split_once("with `--agent ").unwrap().1.split_once('`').unwrap().0.to_owned()
+    };
+    main.reads("a.txt");
+    subagent.reads("a.txt");
+    let own = hinted("echo mine | tollgate write a.txt --agent boss");
+    assert_ne!(own, "claude-code-1");
+    assert_eq!(hinted("echo mine | tollgate write a.txt --agent claude-code-1"), own);
+    subagent.runs(&format!("echo mine | tollgate write a.txt --agent {own}")).ran();
+    world.holds("a.txt", "mine\n");
+    subagent.writes("a.txt", "more\n").ran();
+    main.writes("a.txt", "main's\n").refused("STALE_FILE");
+    for name in ["boss", &own] {
+        assert_eq!(hinted(&format!("tollgate task claim pay --agent {name}")), "claude-code-1");
+    }
+    subagent.runs("tollgate task claim pay --agent claude-code-1").ran();
+    assert!(world.path("vault/In_Progress/claude-code-1/pay.md").exists());
+}
+
+#[test]
 fn where_a_number_cannot_be_unique_the_name_has_a_hash() {
     // Other machines claim tasks in the same vault, and have sessions of their own.
     let world = World::with(&format!("{FAST}[vault]\nsync = \"git\"\n"));

@@ -7,7 +7,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -204,13 +204,22 @@ impl<'t> HookSession<'t> {
     }
 
     fn lock(&self) -> Result<File, Fault> {
-        make_folder(&self.folder, FileAccess::Private)?;
         let path = self.folder.join("lock");
         let fault = |source| Fault::Io { doing: "lock", path: path.clone(), source };
-        let mut options = fs::OpenOptions::new();
-        let file = options.write(true).create(true).truncate(false).mode(0o600).open(&path).map_err(fault)?;
-        file.lock().map_err(fault)?;
-        Ok(file)
+        loop {
+            make_folder(&self.folder, FileAccess::Private)?;
+            let mut options = fs::OpenOptions::new();
+            let file = match options.write(true).create(true).truncate(false).mode(0o600).open(&path) {
+                // Another hook has just closed the session.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                file => file.map_err(fault)?,
+            };
+            file.lock().map_err(fault)?;
+            // While this process waited, another hook may have deleted the file, and a third one may hold a new one.
+            if file.metadata().map_err(fault)?.nlink() > 0 {
+                return Ok(file);
+            }
+        }
     }
 
     /// Records a call for the hook after the tool.
@@ -322,4 +331,32 @@ fn call_name(key: &str, id: &[u8]) -> String {
 /// The program's number of a turn, as a word without spaces.
 fn mark(number: &str) -> String {
     Digest::of(number.as_bytes()).to_string()[..16].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_lock_that_was_deleted_while_a_hook_waited_for_it_does_not_count() {
+        let keep = tempfile::tempdir().unwrap();
+        let turns = SharedTurns::new(keep.path().join("turns")).unwrap();
+        let (agent, claims_as): (Agent, Agent) = ("a".parse().unwrap(), "a".parse().unwrap());
+        let folder = keep.path().join("session");
+        let session = HookSession { turns: &turns, folder, agent, claims_as, key: "k".into() };
+        let first = session.lock().unwrap();
+        let inode = format!(":{} ", first.metadata().unwrap().ino());
+        std::thread::scope(|scope| {
+            let second = scope.spawn(|| session.lock().unwrap());
+            let waits = |line: &str| line.contains("->") && line.contains(&inode);
+            while !fs::read_to_string("/proc/locks").unwrap().lines().any(waits) {
+                std::thread::yield_now();
+            }
+            fs::remove_dir_all(&session.folder).unwrap();
+            drop(first);
+            let second = second.join().unwrap().metadata().unwrap();
+            assert_eq!(fs::metadata(session.folder.join("lock")).unwrap().ino(), second.ino());
+        });
+    }
 }

@@ -163,7 +163,18 @@ impl Acting<'_> {
             };
             Prologue::write(self.session.folder(), &format!("{name}-{at}"), &records, self.form(), &run)
         };
-        commands.iter().enumerate().map(write).collect()
+        let mut written = Vec::new();
+        for command in commands.iter().enumerate() {
+            match write(command) {
+                Ok(prologue) => written.push(prologue),
+                Err(fault) => {
+                    // They are not recorded yet, so no later hook would delete them.
+                    written.iter().for_each(Prologue::remove);
+                    return Err(fault);
+                }
+            }
+        }
+        Ok(written)
     }
 
     /// The form of the prologues: a comment if the program has our prefix, and the prefix finds the prologues of this session.

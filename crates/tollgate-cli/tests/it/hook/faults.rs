@@ -222,6 +222,24 @@ fn a_first_refusal_is_not_called_the_second_if_it_cannot_be_remembered() {
     assert!(reason.contains("STALE_FILE") && !reason.contains("the same call"), "{reason}");
 }
 
+#[test]
+fn a_call_that_cannot_be_prepared_leaves_no_prologue() {
+    let world = World::with(super::run::SETTINGS);
+    let agent = Program::new(&world, "cline", "s");
+    let mut payload = agent.before(&Tool::Shell("true"), "c");
+    payload["tool_call"]["input"]["commands"] = vec!["true"; 2].into();
+    let command = super::run::changed("cline", &agent.hook(&payload).json()).unwrap();
+    let first = PathBuf::from(command[2..].split_once(" ||").unwrap().0);
+    let second = first.to_str().unwrap().strip_suffix("-0").unwrap().to_owned() + "-1";
+    for prologue in [&first, &PathBuf::from(&second)] {
+        fs::remove_file(prologue).unwrap();
+    }
+    // The second one cannot be written.
+    fs::create_dir(&second).unwrap();
+    assert!(agent.asks(&payload).expect("blocked").contains("blocked the write"));
+    assert!(!first.exists());
+}
+
 /// Runs a hook with at most one gigabyte of memory.
 fn in_a_gigabyte(world: &World, host: &str, payload: &str) -> String {
     let script = format!("ulimit -v 1048576; exec tollgate hook {host}");

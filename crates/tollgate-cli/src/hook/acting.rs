@@ -18,7 +18,7 @@ use tollgate::shared_turn::SharedTurn;
 use tollgate::turn::{Extent, FileState, Sighting, TurnState};
 
 use super::formatter::{self, Adopted};
-use super::hard_links;
+use super::hard_links::HardLinks;
 use super::pending_call::{Expectation, LastChange, PendingCall, Since, hash_of};
 use super::plan::{Planned, Text, ToolPlan};
 use super::prologue::{Prologue, PrologueForm, RunOf, with_commands};
@@ -377,7 +377,7 @@ impl Acting<'_> {
     ) -> Result<(Vec<ToolChange>, Vec<(PathBuf, Digest)>), Fault> {
         let (mut changes, mut predicted): (Vec<ToolChange>, Vec<_>) = (Vec::new(), Vec::new());
         let workspace = self.gate.workspace();
-        let mut added = BTreeSet::new();
+        let (mut added, mut hard_links) = (BTreeSet::new(), HardLinks::default());
         // As it was given: the path of a protected file may lead through a link.
         let touched = plan.touched.iter().chain(plan.changes.iter().map(|planned| &planned.path));
         for path in touched {
@@ -411,7 +411,7 @@ impl Acting<'_> {
                     }
                 }
             } else {
-                if let Some(file) = hard_links::protected_name(workspace, path.as_path())? {
+                if let Some(file) = hard_links.protected_name(workspace, path.as_path())? {
                     add(&workspace.canonical(&file)?, &file, None);
                 }
                 add(&path, &planned.path, planned.digest(path.as_path()));

@@ -33,7 +33,7 @@ use std::time::Instant;
 use serde_json::Value;
 use tollgate::settings::{GuardMode, HookSettings, OnFault, Settings};
 use tollgate::tasks::VaultHome;
-use tollgate::workspace::STATE_FOLDER;
+use tollgate::workspace::has_state;
 
 use crate::error::{CliError, UsageError};
 use crate::global_args::GlobalArgs;
@@ -172,8 +172,8 @@ impl Hook {
 
     /// At the start of a session in a workspace: what the agent should know.
     fn greeting(&self) -> Result<Option<Value>, CliError> {
-        let (root, has_state) = self.home_root();
-        if !has_state {
+        let (root, is_set_up) = self.home_root();
+        if !is_set_up {
             return Ok(None);
         }
         let greeting = self.at(&root, &mut |_| {}, |acting| {
@@ -191,7 +191,7 @@ impl Hook {
     /// The workspace of the agent's folder, and whether it has a state.
     fn home_root(&self) -> (PathBuf, bool) {
         match self.home.root() {
-            Ok((root, _)) => (root.clone(), root.join(STATE_FOLDER).exists()),
+            Ok((root, _)) => (root.clone(), has_state(&root)),
             // The folder does not exist. If a file needs this workspace, opening it reports the fault.
             Err(_) => (self.heard.folder.clone(), false),
         }
@@ -269,14 +269,14 @@ impl Hook {
         plan: ToolPlan,
         told: &mut dyn FnMut(&Settings),
     ) -> Result<Option<Value>, CliError> {
-        let (home, has_state) = self.home_root();
+        let (home, is_set_up) = self.home_root();
         let runs_at = if can_run(self.host, call) { self.run_root(&home) } else { None };
         let run = |root: &PathBuf| match &runs_at {
             Some(there) if there == root => RunPlace::Here,
             Some(there) if root.starts_with(there) => RunPlace::Elsewhere,
             _ => RunPlace::Nowhere,
         };
-        let shares = Shares::of(plan, (&home, has_state), runs_at.as_deref(), &self.home);
+        let shares = Shares::of(plan, (&home, is_set_up), runs_at.as_deref(), &self.home);
         // The settings of the outermost workspace decide about faults: an agent may be able to make a new one below it.
         let mut told = Some(told);
         let mut once = |settings: &Settings| {
@@ -292,7 +292,7 @@ impl Hook {
         let mut agreed: Vec<&Path> = Vec::new();
         let (mut answer, mut changed) = (Ok(None), None);
         for (root, plan) in &shares.own {
-            if plan.is_only_suspicious() && !root.join(STATE_FOLDER).exists() {
+            if plan.is_only_suspicious() && !has_state(root) {
                 // Nobody has read a file here.
                 continue;
             }
@@ -343,10 +343,10 @@ impl Hook {
 
     /// After a tool: every workspace that has recorded the call settles it.
     fn after(&self, call: &Call, aftermath: &Aftermath) -> Result<Option<Value>, CliError> {
-        let (home, has_state) = self.home_root();
+        let (home, is_set_up) = self.home_root();
         let all = self.home.folders_of_turns();
         let mut roots = session::workspaces_of(self.names(), Some(id_of(call).as_bytes()), &all);
-        if has_state && !roots.contains(&home) {
+        if is_set_up && !roots.contains(&home) {
             roots.push(home);
         }
         let mut answer = None;
@@ -392,7 +392,11 @@ impl Hook {
     ) -> Result<(), CliError> {
         let (home, _) = self.home_root();
         roots.sort_by_key(|root| *root != home);
-        roots.iter().fold(Ok(()), |done, root| done.and(self.at(root, &mut |_| {}, &mut act).map(drop)))
+        let mut done = Ok(());
+        for root in roots {
+            done = done.and(self.at(&root, &mut |_| {}, &mut act).map(drop));
+        }
+        done
     }
 }
 

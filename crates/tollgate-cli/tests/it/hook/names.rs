@@ -72,6 +72,15 @@ fn is_hashed(name: &str) -> bool {
     hash.len() == 8 && hash.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
+/// A vault keeps its own state in a folder of the same name.
+#[test]
+fn a_vault_alone_is_no_workspace_and_gets_no_state() {
+    let world = World::bare();
+    world.puts(".tollgate/vault", "1\n");
+    assert_eq!(start(&world, &world.root(), "s").ends().is(0).stdout(), "");
+    assert!(!world.path(".tollgate/version").exists());
+}
+
 #[test]
 fn sessions_that_start_at_the_same_moment_get_different_names() {
     const SESSIONS: usize = 16;

@@ -43,11 +43,11 @@ pub(super) struct ToolPlan {
     pub(super) unreadable: bool,
     /// Files that the input of an unknown tool names.
     pub(super) suspects: Vec<PathBuf>,
-    /// A command of tollgate that only a person may run.
+    /// A command of tollgate that only a person may run. It is blocked before any workspace judges the call.
     pub(super) people_only: Option<String>,
     /// The commands of tollgate that act in the name of an agent.
     pub(super) acts_as: Vec<shell::ActsAs>,
-    /// The shell command could not be parsed, so it may do anything.
+    /// The shell command could not be parsed, so it may do anything: it is blocked if it cannot be judged.
     pub(super) unclear: bool,
     /// The shell command may change every file that it names: see [`shell::Effects::gave_up`].
     pub(super) gave_up: bool,

@@ -15,7 +15,7 @@ use tollgate::digest::Digest;
 use tollgate::error::Fault;
 use tollgate::gate::{Gate, ToolResult};
 use tollgate::name::{Agent, TurnId};
-use tollgate::path::{escape, unescape};
+use tollgate::path::escape;
 use tollgate::settings::Settings;
 use tollgate::shared_turn::{SharedTurn, SharedTurns};
 use tollgate::turn::TurnState;
@@ -24,7 +24,7 @@ use super::agent_names::NameRequest;
 use super::pending_call::{self, Expectation, PendingCall, Since};
 use super::settle;
 use crate::replace::{FileAccess, make_folder, replace_file};
-use crate::session_turns::{AGENTS, WorkspaceTurn, put_own, turns_of};
+use crate::session_turns::{AGENTS, WorkspaceTurn, folders_of, put_own, turns_of};
 
 /// The age at which a folder is deleted, as for turns: its agent is gone.
 const FORGOTTEN: Duration = Duration::from_secs(24 * 3600);
@@ -309,12 +309,10 @@ fn key_of(names: [&str; 3]) -> String {
 /// folders that hold the turns of all workspaces.
 pub(super) fn workspaces_of(names: [&str; 3], call: Option<&[u8]>, all: &[PathBuf]) -> Vec<PathBuf> {
     let key = key_of(names);
-    let found = all.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();
-    let folders = found.map(|entry| entry.path().join(AGENTS).join(&key));
     let wanted =
-        |folder: &PathBuf| call.is_none_or(|id| pending_call::is_recorded(folder, &call_name(&key, id)));
-    let root = |folder: PathBuf| unescape(fs::read_to_string(folder.join("root")).ok()?.trim_end());
-    folders.filter(wanted).filter_map(root).filter(|root| root.is_absolute()).collect()
+        |folder: &Path| call.is_none_or(|id| pending_call::is_recorded(folder, &call_name(&key, id)));
+    let found = folders_of(&key, all).filter(|(folder, _)| wanted(folder));
+    found.map(|(_, root)| root).collect()
 }
 
 /// The workspaces in which this agent has a running turn that knows files, the inner ones first.

@@ -4,8 +4,8 @@
 //! write and says why, within a deadline that is shorter than the program's. If the call may proceed, there is no answer: an
 //! "allow" would suppress the program's own question to the user.
 //!
-//! Data flows one way: `plan` (which files?) -> `places` (in which workspaces?) -> `acting` (settle old calls, judge this one) -> `session` (`agent_names`: whose?) ->
-//! `settle` -> `pending_call`.
+//! Data flows one way: `payload` (which event?) -> `plan` (which files?) -> `places` (in which workspaces?) -> `acting` (judge or record the call) ->
+//! `session` (`agent_names`: whose?) -> `settle` (calls that nobody ended) -> `pending_call`. `in_time` surrounds all of it.
 
 mod acting;
 mod agent_names;
@@ -42,7 +42,7 @@ use crate::host::event::{Aftermath, Call, Deeds, Heard, HookEvent};
 use crate::invocation::Invocation;
 use crate::surroundings::Surroundings;
 use crate::words;
-use acting::{Acting, Judgement, RunPlace, can_run, id_of};
+use acting::{Acting, Judgement, RunPlace};
 use in_time::{Timer, answered, panicked};
 use payload::{BadPayload, read_stdin, understand};
 use places::Shares;
@@ -270,7 +270,7 @@ impl Hook {
         told: &mut dyn FnMut(&Settings),
     ) -> Result<Option<Value>, CliError> {
         let (home, is_set_up) = self.home_root();
-        let runs_at = if can_run(self.host, call) { self.run_root(&home) } else { None };
+        let runs_at = if prologue::can_run(self.host, call) { self.run_root(&home) } else { None };
         let run = |root: &PathBuf| match &runs_at {
             Some(there) if there == root => RunPlace::Here,
             Some(there) if root.starts_with(there) => RunPlace::Elsewhere,
@@ -345,7 +345,7 @@ impl Hook {
     fn after(&self, call: &Call, aftermath: &Aftermath) -> Result<Option<Value>, CliError> {
         let (home, is_set_up) = self.home_root();
         let all = self.home.folders_of_turns();
-        let mut roots = session::workspaces_of(self.names(), Some(id_of(call).as_bytes()), &all);
+        let mut roots = session::workspaces_of(self.names(), Some(call.id_or_input().as_bytes()), &all);
         if is_set_up && !roots.contains(&home) {
             roots.push(home);
         }

@@ -39,8 +39,8 @@ pub(super) struct PendingCall {
     #[serde(default)]
     pub(super) prologues: Vec<Prologue>,
     /// Its commands run through `tollgate run` in the view of a workspace around this one, which learns from the record what they wrote.
-    #[serde(default)]
-    pub(super) runs_elsewhere: bool,
+    #[serde(default, rename = "runs_elsewhere")]
+    pub(super) runs_in_outer_workspace: bool,
     /// The program that runs the tool.
     host: Option<Process>,
 }
@@ -51,7 +51,7 @@ pub(super) struct Expectation {
     pub(super) ticket: Option<Ticket>,
     pub(super) predicted: Vec<(PathBuf, Digest)>,
     pub(super) prologues: Vec<Prologue>,
-    pub(super) runs_elsewhere: bool,
+    pub(super) runs_in_outer_workspace: bool,
 }
 
 impl PendingCall {
@@ -62,10 +62,19 @@ impl PendingCall {
         turn: &SharedTurn,
         expectation: Expectation,
     ) -> Result<(), Fault> {
-        let Expectation { ticket, predicted, prologues, runs_elsewhere } = expectation;
+        let Expectation { ticket, predicted, prologues, runs_in_outer_workspace } = expectation;
         let (turn, agent) = (turn.id().clone(), turn.agent().clone());
         let host = Process::of_host();
-        let call = Self { version: VERSION, turn, agent, ticket, predicted, prologues, runs_elsewhere, host };
+        let call = Self {
+            version: VERSION,
+            turn,
+            agent,
+            ticket,
+            predicted,
+            prologues,
+            runs_in_outer_workspace,
+            host,
+        };
         let bytes = serde_json::to_vec(&call).map_err(|error| Fault::Invalid { what: error.to_string() })?;
         replace_file(&path(folder, name), &bytes, FileAccess::Private)
     }

@@ -210,6 +210,26 @@ fn a_record_of_a_later_format_is_left_to_the_tollgate_that_wrote_it() {
 }
 
 #[test]
+fn a_damaged_record_does_not_keep_the_reservations_of_other_calls() {
+    for damaged in 0..2 {
+        let world = World::with("[guard]\ndurability = \"fast\"");
+        let agent = Program::new(&world, "claude-code", "s");
+        for file in ["a.txt", "b.txt"] {
+            world.puts(file, "one\n");
+            agent.reads(file);
+            assert_eq!(agent.asks(&agent.before(&Tool::Write(file, "mine\n"), file)), None);
+        }
+        assert_eq!(reserved(&world), 2);
+        let folder = private_files(&world, "hooks", "calls").remove(0);
+        let record = fs::read_dir(folder).unwrap().nth(damaged).unwrap().unwrap().path();
+        fs::write(record, "nonsense").unwrap();
+        agent.stops();
+        // Nobody knows the files of the damaged one.
+        assert_eq!(reserved(&world), 1);
+    }
+}
+
+#[test]
 fn a_first_refusal_is_not_called_the_second_if_it_cannot_be_remembered() {
     let world = World::with("[guard]\ndurability = \"fast\"");
     world.puts("a.txt", "one\n");

@@ -52,11 +52,13 @@ use session::HookSession;
 /// Reads the payload, acts on it, and returns what to print.
 pub(crate) fn answer(called: &'static dyn Host, global: &GlobalArgs) -> Option<Value> {
     let started = Instant::now();
-    let read = read_stdin(started + HookSettings::default().deadline.0);
+    let bytes = match read_stdin(started + HookSettings::default().deadline.0) {
+        Ok(bytes) => bytes,
+        Err(why) => return BadPayload { answer_to: called, weight: Weight::Writes, why }.answer(),
+    };
     // From here on, a signal enforces the deadline: to parse a command and to look for its files takes time, too.
     let timer = Timer::start(started, &|_, error| Some(called.block(&words::hook_fault(error), None)));
     let understood = catch_unwind(AssertUnwindSafe(|| {
-        let bytes = read.map_err(|why| BadPayload { answer_to: called, weight: Weight::Writes, why })?;
         let (host, mut heard) = understand(called, &bytes)?;
         let mut surroundings = Surroundings::look();
         // A relative folder is relative to this process.

@@ -12,16 +12,16 @@ use tollgate::workspace::Workspace;
 const MOST: usize = 10_000;
 
 /// The device and the number of a file.
-type Inode = (u64, u64);
+type FileNumber = (u64, u64);
 
 /// The protected files with several names, for one call. They are searched for once, and only if the call changes a file
 /// with several names, which is rare.
 #[derive(Debug, Default)]
-pub(super) struct HardLinks {
-    protected: Option<Vec<(PathBuf, Inode)>>,
+pub(super) struct ProtectedLinks {
+    protected: Option<Vec<(PathBuf, FileNumber)>>,
 }
 
-impl HardLinks {
+impl ProtectedLinks {
     /// The protected name of a file in this workspace, if it has one.
     pub(super) fn protected_name(
         &mut self,
@@ -44,7 +44,7 @@ impl HardLinks {
 }
 
 /// The files with several names at these paths and below. Looks at this many files at most, at the given paths first.
-fn search(paths: Vec<PathBuf>, most: usize) -> Vec<(PathBuf, Inode)> {
+fn search(paths: Vec<PathBuf>, most: usize) -> Vec<(PathBuf, FileNumber)> {
     let (mut open, mut found) = (VecDeque::from(paths), Vec::new());
     let mut left = most;
     while let Some(path) = open.pop_front().filter(|_| left > 0) {
@@ -62,7 +62,7 @@ fn search(paths: Vec<PathBuf>, most: usize) -> Vec<(PathBuf, Inode)> {
 }
 
 /// The number of a file with several names.
-fn linked(found: &Metadata) -> Option<Inode> {
+fn linked(found: &Metadata) -> Option<FileNumber> {
     (found.is_file() && found.nlink() > 1).then(|| (found.dev(), found.ino()))
 }
 

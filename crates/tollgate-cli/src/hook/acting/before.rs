@@ -18,7 +18,7 @@ use tollgate::turn::TurnState;
 use super::{Acting, Judgement, RunPlace};
 use crate::error::CliError;
 use crate::hook::formatter::{self, Adopted};
-use crate::hook::hard_links::HardLinks;
+use crate::hook::hard_links::ProtectedLinks;
 use crate::hook::pending_call::Expectation;
 use crate::hook::plan::ToolPlan;
 use crate::hook::prologue::{Prologue, PrologueForm, RunOf, with_prologues};
@@ -136,7 +136,7 @@ impl Acting<'_> {
     ) -> Result<(Vec<ToolChange>, Vec<(PathBuf, Digest)>), Fault> {
         let (mut changes, mut predicted): (Vec<ToolChange>, Vec<_>) = (Vec::new(), Vec::new());
         let workspace = self.gate.workspace();
-        let (mut added, mut hard_links) = (BTreeSet::new(), HardLinks::default());
+        let (mut added, mut hard_links) = (BTreeSet::new(), ProtectedLinks::default());
         // As it was given: the path of a protected file may lead through a link.
         let touched = plan.touched.iter().chain(plan.changes.iter().map(|planned| &planned.path));
         for path in touched {

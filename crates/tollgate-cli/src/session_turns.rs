@@ -20,20 +20,27 @@ pub(crate) struct WorkspaceTurn {
     pub(crate) turn: SharedTurn,
 }
 
-/// The running turns of the agent with this key, those of inner workspaces first. `places` are the folders that hold the turns of all
-/// workspaces.
-pub(crate) fn turns_of(key: &str, places: &[PathBuf]) -> Vec<WorkspaceTurn> {
+/// The folders of the agent with this key, one for each workspace that knows it, and the workspaces. `places` are the folders that hold the
+/// turns of all workspaces.
+pub(crate) fn folders_of(key: &str, places: &[PathBuf]) -> impl Iterator<Item = (PathBuf, PathBuf)> {
     let found = places.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();
-    let mut turns: Vec<WorkspaceTurn> = found.filter_map(|entry| running(&entry.path(), key)).collect();
-    turns.sort_by_key(|found| std::cmp::Reverse(found.root.components().count()));
-    turns
+    found.filter_map(move |turns| {
+        let agent = turns.path().join(AGENTS).join(key);
+        let root = unescape(fs::read_to_string(agent.join("root")).ok()?.trim_end())?;
+        root.is_absolute().then_some((agent, root))
+    })
 }
 
-fn running(turns: &Path, key: &str) -> Option<WorkspaceTurn> {
-    let agent = turns.join(AGENTS).join(key);
-    let root = unescape(fs::read_to_string(agent.join("root")).ok()?.trim_end())?;
-    let turn = SharedTurns::new(turns.to_owned()).ok()?.open(&turn_in(&agent)?).ok()?;
-    root.is_absolute().then_some(WorkspaceTurn { root, turn })
+/// The running turns of the agent with this key, those of inner workspaces first.
+pub(crate) fn turns_of(key: &str, places: &[PathBuf]) -> Vec<WorkspaceTurn> {
+    let running = |(agent, root): (PathBuf, PathBuf)| {
+        let turns = agent.parent()?.parent()?.to_owned();
+        let turn = SharedTurns::new(turns).ok()?.open(&turn_in(&agent)?).ok()?;
+        Some(WorkspaceTurn { root, turn })
+    };
+    let mut turns: Vec<WorkspaceTurn> = folders_of(key, places).filter_map(running).collect();
+    turns.sort_by_key(|found| std::cmp::Reverse(found.root.components().count()));
+    turns
 }
 
 /// The key of the agent whose running turn this is, in this folder of turns.

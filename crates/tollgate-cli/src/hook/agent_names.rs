@@ -79,10 +79,12 @@ impl NameRequest<'_> {
             return name;
         }
         let kept = kept.map(|(name, _)| name);
-        let name = match self.numbered(kept, turns, root, settings) {
-            Ok(Some(name)) => name,
+        let name = match (self.numbered(kept.clone(), turns, root, settings), kept) {
+            (Ok(Some(name)), _) => name,
+            // A session keeps its name. It is not noted, so the next hook asks the file of the workspace again.
+            (Err(_), Some(kept)) => return kept,
             // A name must not stop an agent, and this one is unique, too.
-            Ok(None) | Err(_) => self.hashed,
+            (Ok(None) | Err(_), _) => self.hashed,
         };
         // If this fails, the next hook asks the file of the workspace again.
         let _ = replace::replace_file(&kept_in, name.as_str().as_bytes(), FileAccess::Private);

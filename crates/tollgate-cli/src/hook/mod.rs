@@ -4,15 +4,17 @@
 //! write and says why, within a deadline that is shorter than the program's. If the call may proceed, there is no answer: an
 //! "allow" would suppress the program's own question to the user.
 //!
-//! Data flows one way: `plan` (which files?) -> `places` (in which workspaces?) -> `acting` (settle old calls, judge this one) -> `session` (`agent_names`: whose?) ->
-//! `settle` -> `pending_call`.
+//! Data flows one way: `payload` (which event?) -> `plan` (which files?) -> `places` (in which workspaces?) -> `acting` (judge or record the call) ->
+//! `session` (`agent_names`: whose?) -> `settle` (calls that nobody ended) -> `pending_call`. `in_time` surrounds all of it.
 
 mod acting;
 mod agent_names;
 pub(crate) mod checkup;
 mod formatter;
 mod hard_links;
+mod in_time;
 mod last_call;
+mod payload;
 mod pending_call;
 mod places;
 mod plan;
@@ -31,30 +33,32 @@ use std::time::Instant;
 use serde_json::Value;
 use tollgate::settings::{GuardMode, HookSettings, OnFault, Settings};
 use tollgate::tasks::VaultHome;
-use tollgate::workspace::STATE_FOLDER;
-use tollgate_base::sys::Deadline;
+use tollgate::workspace::has_state;
 
 use crate::error::{CliError, UsageError};
 use crate::global_args::GlobalArgs;
+use crate::host::Host;
 use crate::host::event::{Aftermath, Call, Deeds, Heard, HookEvent};
-use crate::host::{self, Host};
 use crate::invocation::Invocation;
 use crate::surroundings::Surroundings;
 use crate::words;
-use acting::{Acting, Judgement, RunPlace, can_run, id_of};
+use acting::{Acting, Judgement, RunPlace};
+use in_time::{Timer, answered, panicked};
+use payload::{BadPayload, read_stdin, understand};
 use places::Shares;
 use plan::{ToolPlan, Weight};
 use session::HookSession;
 
-/// The largest payload. A payload has the text of one or two files, so a larger one is a mistake of the program.
-const LARGEST: usize = 64 << 20;
-
 /// Reads the payload, acts on it, and returns what to print.
 pub(crate) fn answer(called: &'static dyn Host, global: &GlobalArgs) -> Option<Value> {
     let started = Instant::now();
-    let read = read_stdin(started + HookSettings::default().deadline.0);
+    let bytes = match read_stdin(started + HookSettings::default().deadline.0) {
+        Ok(bytes) => bytes,
+        Err(why) => return BadPayload { answer_to: called, weight: Weight::Writes, why }.answer(),
+    };
+    // From here on, a signal enforces the deadline: to parse a command and to look for its files takes time, too.
+    let timer = Timer::start(started, &|_, error| Some(called.block(&words::hook_fault(error), None)));
     let understood = catch_unwind(AssertUnwindSafe(|| {
-        let bytes = read.map_err(|what| (called, Weight::Writes, what))?;
         let (host, mut heard) = understand(called, &bytes)?;
         let mut surroundings = Surroundings::look();
         // A relative folder is relative to this process.
@@ -67,130 +71,26 @@ pub(crate) fn answer(called: &'static dyn Host, global: &GlobalArgs) -> Option<V
         prologue::remove_prologues(&mut heard.event, &home.all_folders_of_turns());
         let hook = Hook { host, is_own, heard, home };
         let plan = hook.plan();
-        Ok((hook, plan))
+        Ok::<_, BadPayload>((hook, plan))
     }));
-    match understood {
-        Ok(Ok((hook, ToolPlan { people_only: Some(command), .. }))) => {
-            Some(hook.host.block(&words::hook_people_only(&command), hook.call()))
-        }
-        Ok(Ok((hook, plan))) if plan.weight() == Weight::Harmless && !hook.is_before_a_command() => {
-            // If this fails or takes long, no update is lost.
-            catch_unwind(AssertUnwindSafe(|| hook.run(plan, &mut |_| {}))).ok()?.ok()?
-        }
-        Ok(Ok((hook, plan))) => {
-            let block = |reason: &str| hook.host.block(reason, hook.call());
-            let weight = plan.weight();
-            // A command without a known target may run if it cannot be judged, unless it must run as a transaction.
-            let hooks = |settings: &Settings| match (weight, settings.run.runs(hook.host.name())) {
-                (Weight::Harmless, false) => {
-                    HookSettings { on_fault: OnFault::Allow, ..settings.hooks.clone() }
-                }
-                _ => settings.hooks.clone(),
-            };
-            judged(&block, started, hooks(&Settings::default()), |told| {
-                hook.run(plan, &mut |settings| told(&hooks(settings)))
-            })
-        }
-        Ok(Err((host, Weight::Writes, what))) => {
-            let error = UsageError::BadPayload { host: host.name(), what }.into();
-            Some(host.block(&words::hook_fault(&error), None))
-        }
-        Ok(Err((_, Weight::Harmless, _))) => None,
-        Err(_) => Some(called.block(&words::hook_fault(&UsageError::HookFailed("it panicked").into()), None)),
+    let (hook, plan) = match understood {
+        Ok(Ok(understood)) => understood,
+        Ok(Err(bad)) => return bad.answer(),
+        Err(_) => return Some(called.block(&words::hook_fault(&panicked()), None)),
+    };
+    if let Some(command) = &plan.people_only {
+        return Some(hook.host.block(&words::hook_people_only(command), hook.call()));
     }
-}
-
-/// Everything on stdin, if it ends before the deadline.
-fn read_stdin(deadline: Instant) -> Result<Vec<u8>, String> {
-    use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    let stdin = rustix::stdio::stdin();
-    let mut bytes = Vec::with_capacity(8 << 10);
-    loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let left = Timespec {
-            tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX),
-            tv_nsec: left.subsec_nanos().into(),
-        };
-        match poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&left)) {
-            Ok(0) => return Err("its end did not arrive in time".into()),
-            Ok(_) => {}
-            Err(rustix::io::Errno::INTR) => continue,
-            Err(error) => return Err(error.to_string()),
-        }
-        let mut chunk = [0; 16 << 10];
-        match rustix::io::read(stdin, &mut chunk) {
-            Ok(0) => return Ok(bytes),
-            Ok(count) => bytes.extend_from_slice(&chunk[..count]),
-            Err(rustix::io::Errno::INTR) => continue,
-            Err(error) => return Err(error.to_string()),
-        }
-        if bytes.len() > LARGEST {
-            return Err("it is larger than 64 MiB".into());
+    let weight = plan.weight();
+    let fault = |settings: &Settings, error: &CliError| hook.fault(weight, settings, error);
+    match &hook.heard.event {
+        HookEvent::Before(_) | HookEvent::Unknown(_) => timer.answered(&fault, |told| hook.run(plan, told)),
+        _ => {
+            // Nothing waits for the answer. If the deadline ended this, a reservation might stay.
+            drop(timer);
+            answered(&fault, |told| hook.run(plan, told))
         }
     }
-}
-
-/// Judges a write. A panic or a hanging disk cannot prevent the answer. `block` makes the answer that blocks it.
-fn judged(
-    block: &dyn Fn(&str) -> Value,
-    started: Instant,
-    mut settings: HookSettings,
-    work: impl FnOnce(&mut dyn FnMut(&HookSettings)) -> Result<Option<Value>, CliError>,
-) -> Option<Value> {
-    let blocked =
-        |settings: &HookSettings, reason: &str| (settings.on_fault == OnFault::Block).then(|| block(reason));
-    let last_words = |settings: &HookSettings| {
-        let words =
-            blocked(settings, &words::hook_fault(&UsageError::HookTooSlow(settings.deadline.0).into()));
-        let words = words.map(|words| format!("{words}\n").into_bytes()).unwrap_or_default();
-        (settings.deadline.0.saturating_sub(started.elapsed()), words)
-    };
-    let (wait, words) = last_words(&settings);
-    let mut deadline = Deadline::set(wait, words);
-    let told = &mut |read: &HookSettings| {
-        if (read.deadline, read.on_fault) != (settings.deadline, settings.on_fault)
-            && let Ok(set) = &mut deadline
-        {
-            let (wait, words) = last_words(read);
-            if let Err(fault) = set.change(wait, words) {
-                deadline = Err(fault);
-            }
-        }
-        settings = read.clone();
-    };
-    let answer = catch_unwind(AssertUnwindSafe(|| work(told)));
-    let reason = match (answer, deadline) {
-        (Ok(Ok(answer)), Ok(_)) => return answer,
-        // The deadline could not be set, so the answer may have come too late.
-        (Ok(Ok(_)), Err(fault)) => words::hook_fault(&fault.into()),
-        (Ok(Err(error)), _) => words::hook_fault(&error),
-        (Err(_), _) => words::hook_fault(&UsageError::HookFailed("it panicked").into()),
-    };
-    blocked(&settings, &reason)
-}
-
-/// The program that sent the payload, and the event in it; or the program to answer, the weight of a mistake, and the error.
-#[allow(clippy::type_complexity, reason = "a success of two parts, or a failure of three")]
-fn understand(
-    called: &'static dyn Host,
-    bytes: &[u8],
-) -> Result<(&'static dyn Host, Heard), (&'static dyn Host, Weight, String)> {
-    // Some programs on some systems send a byte order mark first.
-    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-    let weight = |host: &dyn Host, text: &str| {
-        if host.may_be_before_a_tool(text) { Weight::Writes } else { Weight::Harmless }
-    };
-    let payload: Value = serde_json::from_slice(bytes)
-        .map_err(|error| (called, weight(called, &String::from_utf8_lossy(bytes)), error.to_string()))?;
-    let host = host::recognise(&payload, called);
-    host.hear(&payload).map(|heard| (host, heard)).map_err(|what| {
-        // Only the fields of the event itself tell which event it is, not those of the tool's input.
-        let mut own = payload.clone();
-        if let Some(fields) = own.as_object_mut() {
-            fields.retain(|_, value| value.is_string());
-        }
-        (host, weight(host, &own.to_string()), what)
-    })
 }
 
 /// A parsed call of a hook.
@@ -213,8 +113,22 @@ impl Hook {
         }
     }
 
-    fn is_before_a_command(&self) -> bool {
-        matches!(&self.heard.event, HookEvent::Before(call) if matches!(call.deeds, Deeds::Shell { .. }))
+    /// The answer to a fault. Before a tool it blocks what may change files. After a tool it can only tell the agent.
+    fn fault(&self, weight: Weight, settings: &Settings, error: &CliError) -> Option<Value> {
+        let may_change = match (&self.heard.event, weight) {
+            (HookEvent::After(..), Weight::Writes) => {
+                return self.host.tell(&words::hook_not_recorded(error));
+            }
+            (_, Weight::Writes) => true,
+            // A command without a known target may run if it cannot be judged, unless it must run as a transaction.
+            (HookEvent::Before(Call { deeds: Deeds::Shell { .. }, .. }), Weight::Harmless) => {
+                settings.run.runs(self.host.name())
+            }
+            // So may an unknown tool, even if it names a file: most of them change none.
+            (_, Weight::Harmless) => false,
+        };
+        let blocks = may_change && settings.hooks.on_fault == OnFault::Block;
+        blocks.then(|| self.host.block(&words::hook_fault(error), self.call()))
     }
 
     fn plan(&self) -> ToolPlan {
@@ -260,8 +174,8 @@ impl Hook {
 
     /// At the start of a session in a workspace: what the agent should know.
     fn greeting(&self) -> Result<Option<Value>, CliError> {
-        let (root, has_state) = self.home_root();
-        if !has_state {
+        let (root, is_set_up) = self.home_root();
+        if !is_set_up {
             return Ok(None);
         }
         let greeting = self.at(&root, &mut |_| {}, |acting| {
@@ -279,7 +193,7 @@ impl Hook {
     /// The workspace of the agent's folder, and whether it has a state.
     fn home_root(&self) -> (PathBuf, bool) {
         match self.home.root() {
-            Ok((root, _)) => (root.clone(), root.join(STATE_FOLDER).exists()),
+            Ok((root, _)) => (root.clone(), has_state(&root)),
             // The folder does not exist. If a file needs this workspace, opening it reports the fault.
             Err(_) => (self.heard.folder.clone(), false),
         }
@@ -357,14 +271,14 @@ impl Hook {
         plan: ToolPlan,
         told: &mut dyn FnMut(&Settings),
     ) -> Result<Option<Value>, CliError> {
-        let (home, has_state) = self.home_root();
-        let runs_at = if can_run(self.host, call) { self.run_root(&home) } else { None };
+        let (home, is_set_up) = self.home_root();
+        let runs_at = if prologue::can_run(self.host, call) { self.run_root(&home) } else { None };
         let run = |root: &PathBuf| match &runs_at {
             Some(there) if there == root => RunPlace::Here,
             Some(there) if root.starts_with(there) => RunPlace::Elsewhere,
             _ => RunPlace::Nowhere,
         };
-        let shares = Shares::of(plan, (&home, has_state), runs_at.as_deref(), &self.home);
+        let shares = Shares::of(plan, (&home, is_set_up), runs_at.as_deref(), &self.home);
         // The settings of the outermost workspace decide about faults: an agent may be able to make a new one below it.
         let mut told = Some(told);
         let mut once = |settings: &Settings| {
@@ -380,7 +294,7 @@ impl Hook {
         let mut agreed: Vec<&Path> = Vec::new();
         let (mut answer, mut changed) = (Ok(None), None);
         for (root, plan) in &shares.own {
-            if plan.is_only_suspicious() && !root.join(STATE_FOLDER).exists() {
+            if plan.is_only_suspicious() && !has_state(root) {
                 // Nobody has read a file here.
                 continue;
             }
@@ -431,19 +345,22 @@ impl Hook {
 
     /// After a tool: every workspace that has recorded the call settles it.
     fn after(&self, call: &Call, aftermath: &Aftermath) -> Result<Option<Value>, CliError> {
-        let (home, has_state) = self.home_root();
-        let id = id_of(call);
+        let (home, is_set_up) = self.home_root();
         let all = self.home.folders_of_turns();
-        let mut roots = session::workspaces_of(self.names(), Some(id.as_bytes()), &all);
-        if has_state && !roots.contains(&home) {
+        let mut roots = session::workspaces_of(self.names(), Some(call.id_or_input().as_bytes()), &all);
+        if is_set_up && !roots.contains(&home) {
             roots.push(home);
         }
         let mut answer = None;
-        for root in roots {
-            let told = self.at(&root, &mut |_| {}, |acting| acting.after(call, aftermath))?;
-            answer = answer.or(told.flatten());
+        let done = self.everywhere(roots, |acting| {
+            let told = acting.after(call, aftermath)?;
+            answer = answer.take().or(told);
+            Ok(())
+        });
+        match answer {
+            Some(answer) => Ok(Some(answer)),
+            None => done.map(|()| None),
         }
-        Ok(answer)
     }
 
     /// A turn begins or ends, in every workspace that knows the agent.
@@ -456,52 +373,39 @@ impl Hook {
             roots.push(home);
         }
         let number = self.heard.turn.as_deref();
-        for root in roots {
-            self.at(&root, &mut |_| {}, |acting| {
-                match &self.heard.event {
-                    HookEvent::Prompt => acting.session.next_turn(acting.gate, number)?,
-                    // The turn continues: the agent may get more work, and still knows what it has read.
-                    HookEvent::Stopped => acting.session.settle_all(acting.gate)?,
-                    HookEvent::Gone => acting.session.close(acting.gate)?,
-                    _ => {}
-                }
-                Ok(())
-            })?;
-        }
+        self.everywhere(roots, |acting| {
+            match &self.heard.event {
+                HookEvent::Prompt => acting.session.next_turn(acting.gate, number)?,
+                // The turn continues: the agent may get more work, and still knows what it has read.
+                HookEvent::Stopped => acting.session.settle_all(acting.gate)?,
+                HookEvent::Gone => acting.session.close(acting.gate)?,
+                _ => {}
+            }
+            Ok(())
+        })?;
         Ok(None)
+    }
+
+    /// Acts in all these workspaces, that of the agent's folder first, even if one of them fails. Returns the first fault.
+    fn everywhere(
+        &self,
+        mut roots: Vec<PathBuf>,
+        mut act: impl FnMut(&Acting<'_>) -> Result<(), CliError>,
+    ) -> Result<(), CliError> {
+        let (home, _) = self.home_root();
+        roots.sort_by_key(|root| *root != home);
+        let mut done = Ok(());
+        for root in roots {
+            done = done.and(self.at(&root, &mut |_| {}, &mut act).map(drop));
+        }
+        done
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use tollgate::error::Fault;
-
     use super::*;
-
-    fn block(reason: &str) -> Value {
-        host::ALL[0].block(reason, None)
-    }
-
-    fn blocked(answer: Option<Value>) -> String {
-        answer.expect("blocked").to_string()
-    }
-
-    #[test]
-    fn a_panic_blocks_a_write() {
-        let answer = judged(&block, Instant::now(), HookSettings::default(), |_| {
-            std::panic::panic_any("a mistake in tollgate")
-        });
-        assert!(blocked(answer).contains("panicked"));
-    }
-
-    #[test]
-    fn a_setting_allows_writes_that_cannot_be_judged() {
-        let answer = judged(&block, Instant::now(), HookSettings::default(), |told| {
-            told(&HookSettings { on_fault: OnFault::Allow, ..HookSettings::default() });
-            Err(Fault::Missing { what: "something".into() }.into())
-        });
-        assert_eq!(answer, None);
-    }
+    use crate::host;
 
     #[test]
     fn mutated_payloads_are_understood_without_a_panic() {

@@ -40,8 +40,8 @@ pub(super) struct PendingCall {
     #[serde(default)]
     pub(super) prologues: Vec<Prologue>,
     /// Its commands run through `tollgate run` in the view of a workspace around this one, which learns from the record what they wrote.
-    #[serde(default)]
-    pub(super) runs_elsewhere: bool,
+    #[serde(default, rename = "runs_elsewhere")]
+    pub(super) runs_in_outer_workspace: bool,
     /// The program that runs the tool.
     host: Option<Process>,
 }
@@ -52,7 +52,7 @@ pub(super) struct Expectation {
     pub(super) ticket: Option<Ticket>,
     pub(super) predicted: Vec<(PathBuf, Digest)>,
     pub(super) prologues: Vec<Prologue>,
-    pub(super) runs_elsewhere: bool,
+    pub(super) runs_in_outer_workspace: bool,
 }
 
 impl PendingCall {
@@ -63,10 +63,19 @@ impl PendingCall {
         turn: &SharedTurn,
         expectation: Expectation,
     ) -> Result<(), Fault> {
-        let Expectation { ticket, predicted, prologues, runs_elsewhere } = expectation;
+        let Expectation { ticket, predicted, prologues, runs_in_outer_workspace } = expectation;
         let (turn, agent) = (turn.id().clone(), turn.agent().clone());
         let host = Process::of_host();
-        let call = Self { version: VERSION, turn, agent, ticket, predicted, prologues, runs_elsewhere, host };
+        let call = Self {
+            version: VERSION,
+            turn,
+            agent,
+            ticket,
+            predicted,
+            prologues,
+            runs_in_outer_workspace,
+            host,
+        };
         let bytes = serde_json::to_vec(&call).map_err(|error| Fault::Invalid { what: error.to_string() })?;
         replace_file(&path(folder, name), &bytes, FileAccess::Private)
     }
@@ -113,7 +122,17 @@ pub(super) fn peek(path: &Path) -> Option<PendingCall> {
     (call.version == VERSION).then_some(call)
 }
 
-/// Takes a call by renaming its file.
+/// Whether a later tollgate has recorded this call.
+fn is_later(path: &Path) -> bool {
+    #[derive(Deserialize)]
+    struct RecordVersion {
+        version: u32,
+    }
+    let found = fs::read(path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    found.is_some_and(|RecordVersion { version }| version > VERSION)
+}
+
+/// Takes a call by renaming its file. A call of a later version is not taken.
 pub(super) fn take(path: &Path) -> Result<Option<(PendingCall, Since)>, Fault> {
     let fault = |doing| move |source| Fault::Io { doing, path: path.to_owned(), source };
     let since = match fs::metadata(path) {
@@ -121,6 +140,9 @@ pub(super) fn take(path: &Path) -> Result<Option<(PendingCall, Since)>, Fault> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(fault("look at")(error)),
     };
+    if is_later(path) {
+        return Ok(None);
+    }
     let taken = path.with_extension(format!("taken-{}", std::process::id()));
     match fs::rename(path, &taken) {
         Ok(()) => {}

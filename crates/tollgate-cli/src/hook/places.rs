@@ -32,18 +32,7 @@ impl Shares {
         invocation: &Invocation,
     ) -> Self {
         let mut shares = Self::default();
-        let ToolPlan {
-            reads,
-            changes,
-            touched,
-            suspects,
-            shell,
-            unclear,
-            gave_up,
-            unreadable,
-            people_only,
-            acts_as,
-        } = plan;
+        let ToolPlan { reads, changes, touched, suspects, shell, gave_up, unreadable, acts_as, .. } = plan;
         let workspaces = |path: &Path| workspaces_of(path, home, invocation);
         for (path, extent) in reads {
             shares.nearest(&workspaces(&path), home).reads.push((path, extent));
@@ -60,15 +49,13 @@ impl Shares {
         if let Some(root) = runs_at {
             shares.own.entry(root.to_owned()).or_default();
         }
-        let runs_elsewhere = runs_at.is_some_and(|root| root != home);
-        if home_has_state || shares.own.is_empty() || runs_elsewhere {
+        let runs_outside_home = runs_at.is_some_and(|root| root != home);
+        if home_has_state || shares.own.is_empty() || runs_outside_home {
             shares.own.entry(home.to_owned()).or_default();
         }
         for (root, plan) in &mut shares.own {
-            let is_home = root == home || !home_has_state;
             (plan.shell, plan.gave_up) = (shell, gave_up);
-            (plan.unclear, plan.unreadable) = (unclear && is_home, unreadable && is_home);
-            plan.people_only.clone_from(&people_only);
+            plan.unreadable = unreadable && (root == home || !home_has_state);
         }
         // In another workspace the agent may have another name.
         let judge = if shares.own.contains_key(home) {

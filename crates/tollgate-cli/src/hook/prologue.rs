@@ -20,8 +20,8 @@ use serde_json::Value;
 use tollgate::error::Fault;
 use tollgate::name::{Agent, TurnId};
 
-use crate::host::event::{Deeds, HookEvent};
-use crate::host::{PREFIXED, ShellPrefix};
+use crate::host::event::{Call, Deeds, HookEvent};
+use crate::host::{Host, PREFIXED, ShellPrefix};
 use crate::prefixed::{self, COMMENT, FOLDER, NOT_GUARDED, is_plain, plain_part};
 use crate::replace::{FileAccess, replace_file};
 use crate::surroundings::Surroundings;
@@ -255,7 +255,7 @@ pub(super) fn remove_prologues(event: &mut HookEvent, folders: &[PathBuf]) {
 }
 
 /// The input of a shell tool with other commands. `None` if it names its commands in another way.
-pub(super) fn with_commands(input: &Value, put: &mut dyn FnMut(&str) -> Value) -> Option<Value> {
+fn with_commands(input: &Value, put: &mut dyn FnMut(&str) -> Value) -> Option<Value> {
     let mut input = input.clone();
     let fields = input.as_object_mut()?;
     if let Some(command) = ["command", "cmd"].into_iter().find(|name| fields.contains_key(*name)) {
@@ -268,6 +268,23 @@ pub(super) fn with_commands(input: &Value, put: &mut dyn FnMut(&str) -> Value) -
         *text = put(text.as_str()?);
     }
     Some(input)
+}
+
+/// Whether the commands of a call can run through `tollgate run`: the program must support it.
+pub(super) fn can_run(host: &dyn Host, call: &Call) -> bool {
+    with_prologues(host, call, &[]).is_some()
+}
+
+/// The answer that gives these prologues to the commands of a call. `None` if the program does not support it.
+pub(super) fn with_prologues(host: &dyn Host, call: &Call, prologues: &[Prologue]) -> Option<Value> {
+    if !matches!(call.deeds, Deeds::Shell { .. }) {
+        return None;
+    }
+    let mut prologues = prologues.iter();
+    let mut put = |text: &str| {
+        Value::from(prologues.next().map_or_else(|| text.to_owned(), |prologue| prologue.on(text)))
+    };
+    host.change_input(with_commands(&call.input, &mut put)?)
 }
 
 /// A word as a shell reads it.

@@ -7,15 +7,15 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use tollgate::digest::Digest;
 use tollgate::error::Fault;
-use tollgate::gate::Gate;
+use tollgate::gate::{Gate, ToolResult};
 use tollgate::name::{Agent, TurnId};
-use tollgate::path::{escape, unescape};
+use tollgate::path::escape;
 use tollgate::settings::Settings;
 use tollgate::shared_turn::{SharedTurn, SharedTurns};
 use tollgate::turn::TurnState;
@@ -24,7 +24,7 @@ use super::agent_names::NameRequest;
 use super::pending_call::{self, Expectation, PendingCall, Since};
 use super::settle;
 use crate::replace::{FileAccess, make_folder, replace_file};
-use crate::session_turns::{AGENTS, WorkspaceTurn, put_own, turns_of};
+use crate::session_turns::{AGENTS, WorkspaceTurn, folders_of, put_own, turns_of};
 
 /// The age at which a folder is deleted, as for turns: its agent is gone.
 const FORGOTTEN: Duration = Duration::from_secs(24 * 3600);
@@ -156,7 +156,7 @@ impl<'t> HookSession<'t> {
         }
     }
 
-    /// Under the lock.
+    /// Begins a turn. The caller holds the lock.
     fn begin(&self, gate: &Gate, number: Option<&str>) -> Result<SharedTurn, Fault> {
         self.end_turn(gate)?;
         self.delete_forgotten();
@@ -171,7 +171,7 @@ impl<'t> HookSession<'t> {
         Ok(turn)
     }
 
-    /// Under the lock.
+    /// Ends the turn. The caller holds the lock.
     fn end_turn(&self, gate: &Gate) -> Result<(), Fault> {
         self.settle_all(gate)?;
         let _ = fs::remove_dir_all(self.folder.join("refused"));
@@ -204,13 +204,22 @@ impl<'t> HookSession<'t> {
     }
 
     fn lock(&self) -> Result<File, Fault> {
-        make_folder(&self.folder, FileAccess::Private)?;
         let path = self.folder.join("lock");
         let fault = |source| Fault::Io { doing: "lock", path: path.clone(), source };
-        let mut options = fs::OpenOptions::new();
-        let file = options.write(true).create(true).truncate(false).mode(0o600).open(&path).map_err(fault)?;
-        file.lock().map_err(fault)?;
-        Ok(file)
+        loop {
+            make_folder(&self.folder, FileAccess::Private)?;
+            let mut options = fs::OpenOptions::new();
+            let file = match options.write(true).create(true).truncate(false).mode(0o600).open(&path) {
+                // Another hook has just closed the session.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                file => file.map_err(fault)?,
+            };
+            file.lock().map_err(fault)?;
+            // While this process waited, another hook may have deleted the file, and a third one may hold a new one.
+            if file.metadata().map_err(fault)?.nlink() > 0 {
+                return Ok(file);
+            }
+        }
     }
 
     /// Records a call for the hook after the tool.
@@ -252,15 +261,24 @@ impl<'t> HookSession<'t> {
         settle::finished(self.turns, gate, &self.folder, except)
     }
 
+    /// Settles a call that was taken and of which nobody knows how it ended.
+    pub(super) fn settle(&self, gate: &Gate, call: PendingCall) -> Result<(), Fault> {
+        settle::settle(self.turns, gate, call, ToolResult::Failed)
+    }
+
     /// Settles all calls of this agent.
     pub(super) fn settle_all(&self, gate: &Gate) -> Result<(), Fault> {
         settle::all(self.turns, gate, &self.folder)
     }
 
-    /// Whether the agent was told of the same refusal before. Remembers that it is told now.
+    /// Whether the agent was told of the same refusal before. Remembers that it is told now, if it can.
     pub(super) fn was_told(&self, refusal: &[u8]) -> bool {
         let path = self.folder.join("refused").join(Digest::of(refusal).to_string());
-        path.exists() || replace_file(&path, b"", FileAccess::Private).is_err()
+        let was_told = path.exists();
+        if !was_told {
+            let _ = replace_file(&path, b"", FileAccess::Private);
+        }
+        was_told
     }
 
     /// Deletes the folders of agents that are long gone.
@@ -291,12 +309,10 @@ fn key_of(names: [&str; 3]) -> String {
 /// folders that hold the turns of all workspaces.
 pub(super) fn workspaces_of(names: [&str; 3], call: Option<&[u8]>, all: &[PathBuf]) -> Vec<PathBuf> {
     let key = key_of(names);
-    let found = all.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();
-    let folders = found.map(|entry| entry.path().join(AGENTS).join(&key));
     let wanted =
-        |folder: &PathBuf| call.is_none_or(|id| pending_call::is_recorded(folder, &call_name(&key, id)));
-    let root = |folder: PathBuf| unescape(fs::read_to_string(folder.join("root")).ok()?.trim_end());
-    folders.filter(wanted).filter_map(root).filter(|root| root.is_absolute()).collect()
+        |folder: &Path| call.is_none_or(|id| pending_call::is_recorded(folder, &call_name(&key, id)));
+    let found = folders_of(&key, all).filter(|(folder, _)| wanted(folder));
+    found.map(|(_, root)| root).collect()
 }
 
 /// The workspaces in which this agent has a running turn that knows files, the inner ones first.
@@ -313,4 +329,32 @@ fn call_name(key: &str, id: &[u8]) -> String {
 /// The program's number of a turn, as a word without spaces.
 fn mark(number: &str) -> String {
     Digest::of(number.as_bytes()).to_string()[..16].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_lock_that_was_deleted_while_a_hook_waited_for_it_does_not_count() {
+        let keep = tempfile::tempdir().unwrap();
+        let turns = SharedTurns::new(keep.path().join("turns")).unwrap();
+        let (agent, claims_as): (Agent, Agent) = ("a".parse().unwrap(), "a".parse().unwrap());
+        let folder = keep.path().join("session");
+        let session = HookSession { turns: &turns, folder, agent, claims_as, key: "k".into() };
+        let first = session.lock().unwrap();
+        let inode = format!(":{} ", first.metadata().unwrap().ino());
+        std::thread::scope(|scope| {
+            let second = scope.spawn(|| session.lock().unwrap());
+            let waits = |line: &str| line.contains("->") && line.contains(&inode);
+            while !fs::read_to_string("/proc/locks").unwrap().lines().any(waits) {
+                std::thread::yield_now();
+            }
+            fs::remove_dir_all(&session.folder).unwrap();
+            drop(first);
+            let second = second.join().unwrap().metadata().unwrap();
+            assert_eq!(fs::metadata(session.folder.join("lock")).unwrap().ino(), second.ino());
+        });
+    }
 }

@@ -52,10 +52,20 @@ pub(crate) struct Call {
     pub(crate) id: Option<String>,
     /// The program's name of the tool.
     pub(crate) tool: String,
-    /// The arguments. Together with session and tool they replace a missing id.
+    /// The arguments.
     pub(crate) input: Value,
     /// The effects on files.
     pub(crate) deeds: Deeds,
+}
+
+impl Call {
+    /// The program's id of the call, otherwise the tool and its input.
+    pub(crate) fn id_or_input(&self) -> String {
+        match &self.id {
+            Some(id) => id.clone(),
+            None => format!("{}\0{}", self.tool, self.input),
+        }
+    }
 }
 
 /// The effects of a tool on files.

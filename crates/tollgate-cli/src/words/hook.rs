@@ -138,15 +138,28 @@ pub(crate) fn unknown_shell() -> &'static str {
 
 /// A hook that could not judge a write.
 pub(crate) fn hook_fault(error: &CliError) -> String {
+    let [line, what, then] = explained(error);
+    format!(
+        "{line}\ntollgate could not check whether this write is safe, so it blocked the write: {what}\nAsk a person for \
+         help: {then}"
+    )
+}
+
+/// A hook that could not record a change after the tool had made it.
+pub(crate) fn hook_not_recorded(error: &CliError) -> String {
+    let [line, what, then] = explained(error);
+    format!(
+        "{line}\nThe change was made, but tollgate could not record it as yours: {what}\nBefore you change the same file \
+         again, read it again. Ask a person for help: {then}"
+    )
+}
+
+/// An error: the line for programs, what happened, and what to do.
+fn explained(error: &CliError) -> [String; 3] {
     let (what, then) = match error {
         CliError::Usage(error) => usage(error),
         CliError::Fault(fault) | CliError::RunFailed(fault) => (fault.to_string(), hint(fault)),
         CliError::Hangup | CliError::Stdout(_) => Default::default(),
     };
-    format!(
-        "{}\ntollgate could not check whether this write is safe, so it blocked the write: {}\nAsk a person for help: {}",
-        json_line(&error_json(error)),
-        plain(&what),
-        plain(&then)
-    )
+    [json_line(&error_json(error)), plain(&what), plain(&then)]
 }

@@ -1,10 +1,11 @@
 //! Faults: a hook that cannot judge a write blocks it.
 
 use std::fs;
+use std::path::PathBuf;
 
 use proptest::prelude::*;
 
-use super::{HOSTS, Program, Tool};
+use super::{HOSTS, Program, Tool, reserved};
 use crate::world::World;
 
 #[test]
@@ -147,6 +148,116 @@ fn a_damaged_record_of_a_call_does_not_stop_the_agent() {
     }
     agent.says(&agent.after(&tool, "c", "one\n"));
     agent.reads("a.txt").writes("a.txt", "mine\n").ran();
+}
+
+/// The files with this name in the folders of all sessions and turns.
+fn private_files(world: &World, folder: &str, name: &str) -> Vec<PathBuf> {
+    let below = |path: PathBuf| fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
+    let all = below(world.tmp().join("run/tollgate")).flat_map(|place| below(place.join(folder)));
+    all.map(|entry| entry.join(name)).filter(|path| path.exists()).collect()
+}
+
+#[test]
+fn commands_that_take_too_long_to_read_are_blocked_within_the_deadline() {
+    let world = World::with("[guard]\ndurability = \"fast\"");
+    let agent = Program::new(&world, "cline", "s");
+    let mut payload = agent.before(&Tool::Shell("true"), "c");
+    // To read all of them takes more than half a minute of processor time.
+    payload["tool_call"]["input"]["commands"] = vec!["(".repeat(100_000); 300].into();
+    let started = std::time::Instant::now();
+    let reason = agent.asks(&payload).expect("blocked");
+    assert!(reason.contains("no answer within 8000 ms"), "{reason}");
+    assert!(started.elapsed() < std::time::Duration::from_secs(20), "{:?}", started.elapsed());
+}
+
+#[test]
+fn a_fault_after_a_tool_is_told_to_the_agent_and_leaves_nothing_reserved() {
+    for host in HOSTS {
+        let world = World::with("[guard]\ndurability = \"fast\"");
+        world.puts("a.txt", "one\n");
+        let agent = Program::new(&world, host, "s");
+        agent.reads("a.txt");
+        let tool = Tool::Write("a.txt", "mine\n");
+        assert_eq!(agent.asks(&agent.before(&tool, "c")), None);
+        world.puts("a.txt", "mine\n");
+        assert_eq!(reserved(&world), 1);
+        for turn in private_files(&world, "turns", "turn.json") {
+            fs::write(turn, "nonsense").unwrap();
+        }
+        let told = agent.hook(&agent.after(&tool, "c", "written")).stdout();
+        assert!(!told.contains("blocked") && !told.contains("deny"), "{host}: {told}");
+        // These programs show their agent no message after a tool.
+        let is_told = !["cursor", "copilot", "cline"].contains(&host);
+        assert_eq!(told.contains("The change was made"), is_told, "{host}: {told}");
+        assert_eq!(reserved(&world), 0, "{host}");
+    }
+}
+
+#[test]
+fn a_record_of_a_later_format_is_left_to_the_tollgate_that_wrote_it() {
+    let world = World::with("[guard]\ndurability = \"fast\"");
+    world.puts("a.txt", "one\n");
+    let agent = Program::new(&world, "gemini", "s");
+    let tool = Tool::Read("a.txt");
+    assert_eq!(agent.asks(&agent.before(&tool, "c")), None);
+    let folder = private_files(&world, "hooks", "calls").remove(0);
+    let record = fs::read_dir(folder).unwrap().next().unwrap().unwrap().path();
+    let text = fs::read_to_string(&record).unwrap().replace("\"version\":1", "\"version\":2");
+    fs::write(&record, &text).unwrap();
+    agent.says(&agent.after(&tool, "c", "one\n"));
+    agent.stops();
+    assert_eq!(fs::read_to_string(&record).unwrap(), text);
+}
+
+#[test]
+fn a_damaged_record_does_not_keep_the_reservations_of_other_calls() {
+    for damaged in 0..2 {
+        let world = World::with("[guard]\ndurability = \"fast\"");
+        let agent = Program::new(&world, "claude-code", "s");
+        for file in ["a.txt", "b.txt"] {
+            world.puts(file, "one\n");
+            agent.reads(file);
+            assert_eq!(agent.asks(&agent.before(&Tool::Write(file, "mine\n"), file)), None);
+        }
+        assert_eq!(reserved(&world), 2);
+        let folder = private_files(&world, "hooks", "calls").remove(0);
+        let record = fs::read_dir(folder).unwrap().nth(damaged).unwrap().unwrap().path();
+        fs::write(record, "nonsense").unwrap();
+        agent.stops();
+        // Nobody knows the files of the damaged one.
+        assert_eq!(reserved(&world), 1);
+    }
+}
+
+#[test]
+fn a_first_refusal_is_not_called_the_second_if_it_cannot_be_remembered() {
+    let world = World::with("[guard]\ndurability = \"fast\"");
+    world.puts("a.txt", "one\n");
+    let agent = Program::new(&world, "gemini", "s");
+    agent.reads("a.txt");
+    world.puts("a.txt", "foreign\n");
+    let calls = private_files(&world, "hooks", "calls").remove(0);
+    fs::write(calls.with_file_name("refused"), "not a folder").unwrap();
+    let reason = agent.writes("a.txt", "mine\n").blocked();
+    assert!(reason.contains("STALE_FILE") && !reason.contains("the same call"), "{reason}");
+}
+
+#[test]
+fn a_call_that_cannot_be_prepared_leaves_no_prologue() {
+    let world = World::with(super::run::SETTINGS);
+    let agent = Program::new(&world, "cline", "s");
+    let mut payload = agent.before(&Tool::Shell("true"), "c");
+    payload["tool_call"]["input"]["commands"] = vec!["true"; 2].into();
+    let command = super::run::changed("cline", &agent.hook(&payload).json()).unwrap();
+    let first = PathBuf::from(command[2..].split_once(" ||").unwrap().0);
+    let second = first.to_str().unwrap().strip_suffix("-0").unwrap().to_owned() + "-1";
+    for prologue in [&first, &PathBuf::from(&second)] {
+        fs::remove_file(prologue).unwrap();
+    }
+    // The second one cannot be written.
+    fs::create_dir(&second).unwrap();
+    assert!(agent.asks(&payload).expect("blocked").contains("blocked the write"));
+    assert!(!first.exists());
 }
 
 /// Runs a hook with at most one gigabyte of memory.

@@ -56,9 +56,29 @@ fn age(world: &World, days: i64) {
     world.puts(".tollgate/agents.json", list.to_string());
 }
 
+/// Makes all private folders look as if their session had noted its name two hours ago.
+fn age_kept_names(world: &World) {
+    let then = std::time::SystemTime::now() - std::time::Duration::from_secs(7200);
+    for folder in fs::read_dir(world.tmp().join("run/tollgate")).unwrap() {
+        for agent in fs::read_dir(folder.unwrap().path().join("hooks")).unwrap() {
+            let kept = fs::File::options().write(true).open(agent.unwrap().path().join("name")).unwrap();
+            kept.set_modified(then).unwrap();
+        }
+    }
+}
+
 fn is_hashed(name: &str) -> bool {
     let hash = name.strip_prefix("claude-code-").unwrap();
     hash.len() == 8 && hash.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// A vault keeps its own state in a folder of the same name.
+#[test]
+fn a_vault_alone_is_no_workspace_and_gets_no_state() {
+    let world = World::bare();
+    world.puts(".tollgate/vault", "1\n");
+    assert_eq!(start(&world, &world.root(), "s").ends().is(0).stdout(), "");
+    assert!(!world.path(".tollgate/version").exists());
 }
 
 #[test]
@@ -193,16 +213,55 @@ fn a_session_that_is_in_use_notes_it_so_that_nobody_gets_its_name() {
     let world = World::with(FAST);
     assert_eq!(name(&world, "s1"), "claude-code-1");
     age(&world, 8);
-    // The private folder was written two hours ago.
-    let then = std::time::SystemTime::now() - std::time::Duration::from_secs(7200);
-    for folder in fs::read_dir(world.tmp().join("run/tollgate")).unwrap() {
-        for agent in fs::read_dir(folder.unwrap().path().join("hooks")).unwrap() {
-            let kept = fs::File::options().write(true).open(agent.unwrap().path().join("name")).unwrap();
-            kept.set_modified(then).unwrap();
-        }
-    }
+    age_kept_names(&world);
     assert_eq!(name(&world, "s1"), "claude-code-1");
     assert_eq!(name(&world, "s2"), "claude-code-2");
+}
+
+#[test]
+fn a_session_keeps_its_number_while_the_file_cannot_be_changed() {
+    let world = World::with(FAST);
+    assert_eq!(name(&world, "s1"), "claude-code-1");
+    let names = fs::read(world.path(".tollgate/agents.json")).unwrap();
+    for text in ["{\"version\":2,\"sessions\":[]}", "nonsense"] {
+        world.puts(".tollgate/agents.json", text);
+        age_kept_names(&world);
+        assert_eq!(name(&world, "s1"), "claude-code-1", "{text}");
+        world.holds(".tollgate/agents.json", text);
+    }
+    // Once somebody has repaired the file, the session notes there that it is in use, without waiting for another hour.
+    world.puts(".tollgate/agents.json", names);
+    age(&world, 8);
+    assert_eq!((name(&world, "s1"), name(&world, "s2")), ("claude-code-1".into(), "claude-code-2".into()));
+}
+
+#[test]
+fn a_subagent_has_its_own_name_for_files_and_that_of_its_session_for_tasks() {
+    let world = World::with(FAST);
+    world.run("init --vault").is(0);
+    world.puts("vault/Needs_Action/pay.md", "# Pay\n");
+    world.puts("a.txt", "one\n");
+    let main = Program::new(&world, "claude-code", "s");
+    let subagent = main.subagent("helper");
+    let hinted = |command: &str| {
+        let reason = subagent.runs(command).blocked();
+        assert!(reason.contains("OTHER_NAME"), "{command}: {reason}");
+        reason.split_once("with `--agent ").unwrap().1.split_once('`').unwrap().0.to_owned()
+    };
+    main.reads("a.txt");
+    subagent.reads("a.txt");
+    let own = hinted("echo mine | tollgate write a.txt --agent boss");
+    assert_ne!(own, "claude-code-1");
+    assert_eq!(hinted("echo mine | tollgate write a.txt --agent claude-code-1"), own);
+    subagent.runs(&format!("echo mine | tollgate write a.txt --agent {own}")).ran();
+    world.holds("a.txt", "mine\n");
+    subagent.writes("a.txt", "more\n").ran();
+    main.writes("a.txt", "main's\n").refused("STALE_FILE");
+    for name in ["boss", &own] {
+        assert_eq!(hinted(&format!("tollgate task claim pay --agent {name}")), "claude-code-1");
+    }
+    subagent.runs("tollgate task claim pay --agent claude-code-1").ran();
+    assert!(world.path("vault/In_Progress/claude-code-1/pay.md").exists());
 }
 
 #[test]

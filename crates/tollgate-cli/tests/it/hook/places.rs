@@ -192,3 +192,52 @@ fn hooks_create_no_state_in_the_home_folder() {
     world.tollgate(["init"]).env("HOME", world.root()).ends().is(0);
     assert_eq!(hook().stdout(), "");
 }
+
+/// The workspace of the agent and two others, in which it has read a file. They are broken one after the other.
+fn with_one_broken(story: impl Fn(&World, &Program<'_>, [&Path; 3], &dyn Fn())) {
+    for broken in 0..3 {
+        let world = World::with(FAST);
+        let roots = [world.root(), world.tmp().join("one"), world.tmp().join("two")];
+        let agent = Program::new(&world, "claude-code", "s");
+        for root in &roots {
+            world.puts(root.join(".tollgate/config.toml"), FAST);
+            world.puts(root.join("a.txt"), "one\n");
+            agent.reads(root.join("a.txt").to_str().unwrap());
+        }
+        let breaks = || world.puts(roots[broken].join(".tollgate/config.toml"), "nonsense");
+        let [home, one, two] = &roots;
+        let mut roots = [home.as_path(), one, two];
+        roots.swap(0, broken);
+        story(&world, &agent, roots, &breaks);
+    }
+}
+
+#[test]
+fn a_turn_begins_in_all_workspaces_even_if_one_is_broken() {
+    with_one_broken(|_, agent, [_, good, better], breaks| {
+        breaks();
+        agent.prompts();
+        for root in [good, better] {
+            let ledger = fs::read_to_string(root.join(".tollgate/ledger.jsonl")).unwrap();
+            let begun = ledger.lines().filter(|line| line.contains("TURN_STARTED")).count();
+            assert_eq!(begun, 2, "{}", root.display());
+        }
+    });
+}
+
+#[test]
+fn after_a_tool_no_workspace_keeps_a_reservation_because_another_is_broken() {
+    with_one_broken(|world, agent, roots, breaks| {
+        let files = roots.map(|root| root.join("a.txt").display().to_string());
+        let tool = format!("echo x > {}; echo x > {}; echo x > {}", files[0], files[1], files[2]);
+        let tool = Tool::Shell(&tool);
+        assert_eq!(agent.asks(&agent.before(&tool, "c")), None);
+        files.iter().for_each(|file| world.puts(file, "x\n"));
+        breaks();
+        let told = agent.hook(&agent.after(&tool, "c", "")).stdout();
+        for root in &roots[1..] {
+            let left = tollgate_guard::doctor::leftovers(&root.join(".tollgate")).unwrap();
+            assert_eq!(left.reservations.len(), 0, "{}: {told}", root.display());
+        }
+    });
+}

@@ -1,0 +1,242 @@
+//! Before a tool: judges a call and reserves its files.
+//!
+//! There are three steps, in this order: settle the agent's older calls, because their results are part of what the turn
+//! knows; judge this call; record it for the hook after the tool.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use tollgate::digest::Digest;
+use tollgate::error::Fault;
+use tollgate::gate::{ToolChange, ToolResult, ToolUse};
+use tollgate::guard::{Expected, Outcome};
+use tollgate::path::FilePath;
+use tollgate::shared_turn::SharedTurn;
+use tollgate::turn::TurnState;
+
+use super::{Acting, Judgement, RunPlace};
+use crate::error::CliError;
+use crate::hook::formatter::{self, Adopted};
+use crate::hook::hard_links::ProtectedLinks;
+use crate::hook::pending_call::Expectation;
+use crate::hook::plan::ToolPlan;
+use crate::hook::prologue::{Prologue, PrologueForm, RunOf, with_prologues};
+use crate::host::event::{Call, Deeds};
+use crate::replace::{FileAccess, make_folder};
+use crate::surroundings::Surroundings;
+use crate::words;
+
+impl Acting<'_> {
+    /// Judges a call and reserves its files. A shell command may run through `tollgate run` instead, in one workspace.
+    pub(in crate::hook) fn before(
+        &self,
+        call: &Call,
+        plan: &ToolPlan,
+        turn: &SharedTurn,
+        run: RunPlace,
+    ) -> Result<Judgement, CliError> {
+        let name = self.name_of(call);
+        self.session.settle_finished(self.gate, &name)?;
+        if let Some(answer) = self.acts_as_another(call, plan)? {
+            return Ok(Judgement::Refused(answer));
+        }
+        if let Some(answer) = self.suspected(call, plan, turn)? {
+            return Ok(Judgement::Refused(answer));
+        }
+        if run != RunPlace::Nowhere {
+            return self.before_run(call, plan, turn, run);
+        }
+        if let Some(answer) = self.vague(call, plan, turn)? {
+            return Ok(Judgement::Refused(answer));
+        }
+        if plan.names_nothing() {
+            if plan.shell {
+                self.session.record(&name, turn, Expectation::default())?;
+            }
+            return Ok(Judgement::Agreed(None));
+        }
+        let (changes, predicted) = self.changes(plan, turn)?;
+        let mut untrusted = false;
+        for change in &changes {
+            let adopted =
+                formatter::adopt(self.gate.workspace(), &self.invocation.trust(), turn, &change.path)?;
+            untrusted |= adopted == Adopted::Untrusted;
+        }
+        let tool_use =
+            ToolUse { call: name.clone(), tool: call.tool.clone(), reads: plan.reads.clone(), changes };
+        match self.judge(turn, &tool_use)? {
+            Outcome::Refused(mut refused) => {
+                self.keep_wanted(call, plan, turn, &mut refused)?;
+                let note = if untrusted { words::hook_untrusted() } else { "" };
+                let answer = self.host.block(&(self.refusal(call, &refused) + note), Some(call));
+                Ok(Judgement::Refused(answer))
+            }
+            Outcome::Done(ticket) => {
+                let ticket_kept = Some(ticket.clone());
+                let expectation = Expectation { ticket: ticket_kept, predicted, ..Expectation::default() };
+                if let Err(fault) = self.session.record(&name, turn, expectation) {
+                    // Without a record no later hook would end the reservation.
+                    let _ = self.gate.post_tool_use(turn, ticket, ToolResult::Failed);
+                    return Err(fault.into());
+                }
+                Ok(Judgement::Agreed(None))
+            }
+        }
+    }
+
+    /// Judges a call whose commands run through `tollgate run`. Nothing is reserved: the run checks the files when its command
+    /// ends. What the text of the command says is judged all the same, because the agent learns it sooner.
+    fn before_run(
+        &self,
+        call: &Call,
+        plan: &ToolPlan,
+        turn: &SharedTurn,
+        run: RunPlace,
+    ) -> Result<Judgement, CliError> {
+        let (changes, _) = self.changes(plan, turn)?;
+        for change in &changes {
+            formatter::adopt(self.gate.workspace(), &self.invocation.trust(), turn, &change.path)?;
+        }
+        if let Some(answer) = self.refused(call, plan, changes, turn)? {
+            return Ok(Judgement::Refused(answer));
+        }
+        let name = self.name_of(call);
+        let reads = plan.reads.clone();
+        let tool_use = ToolUse { call: name.clone(), tool: call.tool.clone(), reads, changes: Vec::new() };
+        let ticket = match self.judge(turn, &tool_use)? {
+            Outcome::Done(ticket) => Some(ticket),
+            Outcome::Refused(_) => None,
+        };
+        let (mut prologues, mut answer) = (Vec::new(), None);
+        if run == RunPlace::Here {
+            prologues = self.prologues(call, turn, &name)?;
+            answer = with_prologues(self.host, call, &prologues);
+        }
+        let expectation = Expectation {
+            ticket,
+            prologues: prologues.clone(),
+            runs_in_outer_workspace: run == RunPlace::Elsewhere,
+            ..Expectation::default()
+        };
+        if let Err(fault) = self.session.record(&name, turn, expectation) {
+            // Without a record no later hook would delete them.
+            prologues.iter().for_each(Prologue::remove);
+            return Err(fault.into());
+        }
+        Ok(Judgement::Agreed(answer))
+    }
+
+    /// The changes for the gate, each file once, and the hashes that the files will have.
+    #[allow(clippy::type_complexity, reason = "two lists that are made in one pass")]
+    fn changes(
+        &self,
+        plan: &ToolPlan,
+        turn: &SharedTurn,
+    ) -> Result<(Vec<ToolChange>, Vec<(PathBuf, Digest)>), Fault> {
+        let (mut changes, mut predicted): (Vec<ToolChange>, Vec<_>) = (Vec::new(), Vec::new());
+        let workspace = self.gate.workspace();
+        let (mut added, mut hard_links) = (BTreeSet::new(), ProtectedLinks::default());
+        // As it was given: the path of a protected file may lead through a link.
+        let touched = plan.touched.iter().chain(plan.changes.iter().map(|planned| &planned.path));
+        for path in touched {
+            if workspace.is_protected(path)? && added.insert(workspace.canonical(path)?) {
+                changes.push(ToolChange::part(path.clone()));
+            }
+        }
+        for planned in &plan.changes {
+            let path = workspace.canonical(&planned.path)?;
+            if planned.brings_files {
+                changes.extend(workspace.protected_names_below(&path).map(ToolChange::part));
+            }
+            // As it is given: the gate compares where the path leads with where it led.
+            let mut add = |file: &FilePath, given: &Path, text: Option<Digest>| {
+                if !added.insert(file.clone()) {
+                    return;
+                }
+                predicted.extend(text.map(|text| (file.as_path().to_owned(), text)));
+                let (path, extent, expected) = (given.to_owned(), planned.extent, Expected::Baseline);
+                changes.push(ToolChange { path, extent, expected, predicted: text });
+            };
+            if path.as_path().is_dir() {
+                // A change of a folder changes all files in it that the turn has seen,
+                let inside =
+                    turn.files()?.into_iter().filter(|(file, _)| file.as_path().starts_with(path.as_path()));
+                inside.for_each(|(file, _)| add(&file, file.as_path(), None));
+                // and everything protected in it. git itself leaves its own files alone.
+                if !planned.by_git {
+                    for file in workspace.protected_within(&path) {
+                        add(&workspace.canonical(&file)?, &file, None);
+                    }
+                }
+            } else {
+                if let Some(file) = hard_links.protected_name(workspace, path.as_path())? {
+                    add(&workspace.canonical(&file)?, &file, None);
+                }
+                add(&path, &planned.path, planned.digest(path.as_path()));
+            }
+        }
+        Ok((changes, predicted))
+    }
+
+    /// Writes a prologue for each command of a call.
+    fn prologues(&self, call: &Call, turn: &SharedTurn, name: &str) -> Result<Vec<Prologue>, Fault> {
+        let Deeds::Shell { commands, keep_running, .. } = &call.deeds else { return Ok(Vec::new()) };
+        let (tollgate, records) = (Surroundings::executable(), self.invocation.run_folder()?);
+        make_folder(&records, FileAccess::Private)?;
+        let write = |(at, command): (usize, &String)| {
+            let run = RunOf {
+                tollgate: &tollgate,
+                workspace: self.gate.workspace().path(),
+                agent: turn.agent(),
+                turn: turn.id(),
+                turns: self.session.turns(),
+                keep_running: *keep_running,
+                command,
+            };
+            Prologue::write(self.session.folder(), &format!("{name}-{at}"), &records, self.form(), &run)
+        };
+        let mut written = Vec::new();
+        for command in commands.iter().enumerate() {
+            match write(command) {
+                Ok(prologue) => written.push(prologue),
+                Err(fault) => {
+                    // They are not recorded yet, so no later hook would delete them.
+                    written.iter().for_each(Prologue::remove);
+                    return Err(fault);
+                }
+            }
+        }
+        Ok(written)
+    }
+
+    /// The form of the prologues: a comment if the program has our prefix, and the prefix finds the prologues of this session.
+    fn form(&self) -> PrologueForm {
+        let folders = self.invocation.folders_of_turns();
+        let is_found = folders.iter().any(|folder| self.session.folder().starts_with(folder));
+        PrologueForm::with(self.host.shell_prefix().filter(|_| is_found))
+    }
+
+    /// Takes back what [`Acting::before`] reserved and recorded: another workspace has refused the call.
+    pub(in crate::hook) fn take_back(&self, call: &Call) -> Result<(), CliError> {
+        let Some((pending, _)) = self.session.take(&self.name_of(call))? else { return Ok(()) };
+        Ok(self.session.settle(self.gate, pending)?)
+    }
+
+    /// Judges a call and reserves nothing.
+    pub(in crate::hook) fn only_judge(
+        &self,
+        call: &Call,
+        plan: &ToolPlan,
+        turn: &SharedTurn,
+    ) -> Result<Option<Value>, CliError> {
+        if let Some(answer) = self.suspected(call, plan, turn)? {
+            return Ok(Some(answer));
+        }
+        if let Some(answer) = self.vague(call, plan, turn)? {
+            return Ok(Some(answer));
+        }
+        let (changes, _) = self.changes(plan, turn)?;
+        self.refused(call, plan, changes, turn)
+    }
+}

@@ -1,0 +1,121 @@
+//! One tool call of an agent in one workspace: judged before the tool runs, recorded after it has run.
+
+mod after;
+mod before;
+mod suspicion;
+
+use serde_json::Value;
+use tollgate::error::Fault;
+use tollgate::gate::{Gate, Ticket, ToolChange, ToolResult, ToolUse};
+use tollgate::guard::{Outcome, Refused};
+use tollgate::refusal::ErrorType;
+use tollgate::shared_turn::SharedTurn;
+
+use super::plan::{Planned, ToolPlan};
+use super::session::HookSession;
+use super::settle;
+use crate::error::CliError;
+use crate::host::Host;
+use crate::host::event::{Call, Heard};
+use crate::invocation::Invocation;
+use crate::words;
+
+/// Everything that one tool call needs.
+pub(super) struct Acting<'h> {
+    pub(super) host: &'static dyn Host,
+    pub(super) heard: &'h Heard,
+    pub(super) invocation: &'h Invocation,
+    pub(super) gate: &'h Gate,
+    pub(super) session: &'h HookSession<'h>,
+}
+
+impl Acting<'_> {
+    /// The name of a call, the same before and after the tool.
+    fn name_of(&self, call: &Call) -> String {
+        self.session.call_name(call.id_or_input().as_bytes())
+    }
+
+    /// The answer that refuses these changes, if the gate does. Reserves nothing.
+    fn refused(
+        &self,
+        call: &Call,
+        plan: &ToolPlan,
+        changes: Vec<ToolChange>,
+        turn: &SharedTurn,
+    ) -> Result<Option<Value>, CliError> {
+        if changes.is_empty() {
+            return Ok(None);
+        }
+        let tool_use =
+            ToolUse { call: self.name_of(call), tool: call.tool.clone(), reads: Vec::new(), changes };
+        match self.judge(turn, &tool_use)? {
+            Outcome::Refused(mut refused) => {
+                self.keep_wanted(call, plan, turn, &mut refused)?;
+                Ok(Some(self.host.block(&self.refusal(call, &refused), Some(call))))
+            }
+            Outcome::Done(ticket) => {
+                self.gate.post_tool_use(turn, ticket, ToolResult::Failed)?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Judges a call. If a file is busy, the call that holds it may be over without a report: then such calls of all agents
+    /// are settled first. This reads many files, so it is done only then.
+    fn judge(&self, turn: &SharedTurn, tool_use: &ToolUse) -> Result<Outcome<Ticket>, Fault> {
+        let outcome = self.gate.pre_tool_use(turn, tool_use)?;
+        let is_busy = |refused: &Refused| {
+            refused.refusals().iter().any(|refusal| refusal.error_type() == ErrorType::FileBusy)
+        };
+        if !matches!(&outcome, Outcome::Refused(refused) if is_busy(refused)) {
+            return Ok(outcome);
+        }
+        settle::abandoned(self.gate, &self.invocation.existing_turns()?)?;
+        self.gate.pre_tool_use(turn, tool_use)
+    }
+
+    /// Keeps what the tool would have written, for a merge.
+    fn keep_wanted(
+        &self,
+        call: &Call,
+        plan: &ToolPlan,
+        turn: &SharedTurn,
+        refused: &mut Refused,
+    ) -> Result<(), Fault> {
+        let workspace = self.gate.workspace();
+        self.gate.keep_refused(turn, &call.tool, refused, |path, base| {
+            let of_path =
+                |planned: &&Planned| workspace.canonical(&planned.path).is_ok_and(|there| there == *path);
+            let mut planned = plan.changes.iter().filter(of_path);
+            match (planned.next(), planned.next()) {
+                (Some(planned), None) => planned.outcome(base).map(String::into_bytes),
+                // Which of several changes of one file is the last is not known.
+                _ => None,
+            }
+        })
+    }
+
+    fn refusal(&self, call: &Call, refused: &Refused) -> String {
+        let payload = refused.payload();
+        let actual = payload.actual_hash.map(|hash| hash.to_string()).unwrap_or_default();
+        let again = self.session.was_told(format!("{}\0{}\0{actual}", call.tool, call.input).as_bytes());
+        words::hook_refused(&self.invocation.viewpoint(), refused, again, self.session.agent())
+    }
+}
+
+/// What a workspace says about a call.
+pub(super) enum Judgement {
+    /// This answer refuses it.
+    Refused(Value),
+    /// It may run; with this answer, it runs with another input.
+    Agreed(Option<Value>),
+}
+
+/// Where a shell command runs through `tollgate run`, seen from one workspace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RunPlace {
+    Here,
+    /// In a workspace around this one. The run compares the changes of the command, and tells this one what it wrote.
+    Elsewhere,
+    Nowhere,
+}

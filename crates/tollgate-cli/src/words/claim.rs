@@ -110,11 +110,11 @@ pub(crate) fn verified(task: &TaskName, id: &ClaimId, valid: bool) -> String {
     if valid {
         format!("claim `{id}` owns `{task}`")
     } else {
-        format!(
-            "claim `{id}` does not own `{task}`\nhint: stop working on it, because another agent may do the same work"
-        )
+        format!("claim `{id}` does not own `{task}`\nhint: {NOT_VALID}")
     }
 }
+
+pub(crate) const NOT_VALID: &str = "stop working on it, because another agent may do the same work";
 
 pub(crate) fn not_the_owner(not_owner: &NotOwner) -> String {
     format!(

@@ -230,3 +230,28 @@ fn a_full_disk() {
     let told = fs::read_to_string(world.tmp().join("told")).unwrap();
     assert!(told.contains("No space left on device"), "{told}");
 }
+
+#[test]
+fn a_refusal_has_the_same_hint_in_json() {
+    let world = world("");
+    world.run("task add X").is(0);
+    world.run("task claim x --agent blue").is(0);
+    world.puts("a.md", "a\n");
+    for line in [
+        "task claim x --agent red",
+        "task claim --next --agent red",
+        "task approve x",
+        "task edit x",
+        "task progress x note --claim-id c-0123456789abcdef",
+        "task verify x --claim-id c-0123456789abcdef",
+        "task add X --name x",
+        "task add A --name a --after a",
+        "merge a.md",
+        "trust",
+    ] {
+        let ran = world.run(line).is(1);
+        let text = format!("{}{}", ran.stdout(), ran.stderr());
+        let hint = text.lines().find_map(|line| line.strip_prefix("hint: ")).unwrap();
+        assert_eq!(world.run(&format!("{line} --json")).is(1).json()["hint"], hint, "{line}");
+    }
+}

@@ -141,8 +141,8 @@ pub(crate) fn verify(invocation: &Invocation, args: &TaskVerifyArgs) -> Result<A
         }
         Err(not_owner) => (not_owner.claim, false),
     };
-    let said =
-        Said { words: words::verified(task, &id, valid), json: json!({"valid": valid}), ..Said::default() };
+    let json = if valid { json!({"valid": true}) } else { json!({"valid": false, "hint": words::NOT_VALID}) };
+    let said = Said { words: words::verified(task, &id, valid), json, ..Said::default() };
     Ok(if valid { Answer::Done(said) } else { Answer::NotValid(said) })
 }
 

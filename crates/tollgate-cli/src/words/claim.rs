@@ -207,7 +207,6 @@ pub(crate) fn decision_refused(reason: &str, message: &str) -> String {
 /// Why the vault did not do what the person wants: approve, reject, retry, return or edit.
 pub(crate) fn decision_denied(why: &Denial, verb: &str) -> String {
     let hint = match (why, verb) {
-        (Denial::Missing(_), _) => "run `tollgate task list` to see all tasks",
         (Denial::Elsewhere(..), "approve") => {
             "only a task in `Pending_Approval` can be approved; run `tollgate task list --state Pending_Approval` to see them all"
         }

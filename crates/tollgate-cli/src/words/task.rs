@@ -31,6 +31,10 @@ pub(crate) fn no_vault(view: &Viewpoint, folder: &Path) -> Fault {
     Fault::Missing { what: format!("the vault `{}`", shown(view, folder)) }
 }
 
+pub(crate) fn no_such_task(task: &TaskName) -> Fault {
+    Fault::Missing { what: format!("the task `{task}`") }
+}
+
 pub(crate) fn bad_priority(text: &str) -> String {
     format!("`{}` is not a priority; use critical, high, normal, low, lowest, or p0 to p4", plain(text))
 }

@@ -360,8 +360,19 @@ fn a_person_returns_the_claim_of_an_agent() {
     assert!(said.shown.contains("`weeds.md` returned by `ada`, now in `Needs_Action`"), "{}", said.shown);
     assert_eq!(world.run(&format!("task verify weeds --claim-id {id} --json")).is(1).json()["valid"], false);
     assert_eq!(world.json("task claim weeds --agent red")["claimed"], true);
-    let said = world.tollgate(["task", "return", "nothing"]).typed("yes").is(1);
-    assert!(said.shown.contains("refused: "), "{}", said.shown);
+}
+
+#[test]
+fn a_decision_about_a_task_that_does_not_exist_says_so() {
+    let world = World::new();
+    world.run("init --vault").is(0);
+    for verb in ["approve x", "reject x --reason no", "retry x", "return x", "edit x"] {
+        let words: Vec<&str> = ["task"].into_iter().chain(verb.split(' ')).collect();
+        let said = world.tollgate(&words).typed("yes").is(3);
+        let expected =
+            "error: the task `x.md` does not exist\nhint: run `tollgate task list` to see all tasks\n";
+        assert_eq!(said.shown, expected, "{verb}");
+    }
 }
 
 #[test]

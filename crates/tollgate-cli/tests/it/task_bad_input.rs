@@ -76,7 +76,7 @@ fn names_of_tasks_and_agents() {
     ] {
         world.run(words).is(code);
     }
-    world.tollgate(["task", "reject", "x", "--reason", " "]).typed("yes").is(1);
+    world.tollgate(["task", "reject", "x", "--reason", " "]).typed("yes").is(3);
     world.puts("vault/Needs_Action/x.md", "x\n");
     world.tollgate(["task", "reject", "x", "--reason", " "]).typed("yes").is(2);
     world.tollgate(["task", "approve", "x", "--by", " "]).typed("yes").is(2);

@@ -44,7 +44,7 @@ pub(crate) fn run(invocation: &Invocation, args: &TaskEditArgs) -> Result<Answer
         // The vault says why not.
         let denied =
             deciding.tasks.vault.edit(task, &deciding.by, Digest::of(b""), "text", invocation.now())?;
-        return Ok(said(task, denied, ("edit", "edited"), &deciding.by));
+        return said(task, denied, ("edit", "edited"), &deciding.by);
     };
     if found.len > bytes.len() as u64 {
         return Ok(refused(task, "too_long", &words::too_long_to_decide(task, found.len)));
@@ -63,7 +63,7 @@ pub(crate) fn run(invocation: &Invocation, args: &TaskEditArgs) -> Result<Answer
     let (seen, by) = (Digest::of(&bytes), &deciding.by);
     let vault = &deciding.tasks.vault;
     let decided = with_retry(|| vault.edit(&found.name, by, seen, &text, invocation.now()), &sleep)?;
-    Ok(said(task, decided, ("edit", "edited"), by))
+    said(task, decided, ("edit", "edited"), by)
 }
 
 /// What the person makes of the text.

@@ -1,5 +1,6 @@
 //! Claims and decisions: what was claimed, released, approved, rejected or reclaimed, and why not.
 
+use std::path::Path;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -181,6 +182,15 @@ pub(crate) fn not_confirmed(task: &TaskName) -> String {
 
 pub(crate) fn not_edited(task: &TaskName) -> String {
     format!("`{}` stays as it is: you changed nothing", plain(task.as_str()))
+}
+
+/// The end of the hint, if the person's text was not stored.
+pub(crate) fn edit_is_kept(path: &Path, task: &TaskName) -> String {
+    format!(
+        "; your text is kept in `{}`: to use it, run `tollgate task edit {}` again and copy it from there",
+        plain(&path.to_string_lossy()),
+        word(task.stem())
+    )
 }
 
 pub(crate) fn not_as_expected(task: &TaskName) -> String {

@@ -28,6 +28,7 @@ pub(crate) fn error(view: &Viewpoint, error: &CliError) -> String {
              command itself has run, as `tollgate ledger tail` shows",
             plain(&error.to_string())
         ),
+        CliError::WithHint(error, more) => self::error(view, error) + more,
         CliError::Hangup => String::new(),
     }
 }
@@ -61,15 +62,29 @@ pub(super) fn fault_words(view: &Viewpoint, fault: &Fault) -> String {
 
 /// An error in JSON.
 pub(crate) fn error_json(error: &CliError) -> Value {
+    let (message, hint) = message_and_hint(error);
+    json!({"error": code(error), "message": message, "hint": hint})
+}
+
+fn code(error: &CliError) -> &'static str {
     match error {
-        CliError::Usage(error) => {
-            let (message, hint) = usage(error);
-            json!({"error": "USAGE", "message": message, "hint": hint})
+        CliError::Usage(_) => "USAGE",
+        CliError::Fault(fault) | CliError::RunFailed(fault) => fault.code(),
+        CliError::WithHint(error, _) => code(error),
+        CliError::Hangup | CliError::Stdout(_) => "IO_ERROR",
+    }
+}
+
+/// What programs are told about an error. They are told nothing about an error of stdout.
+pub(super) fn message_and_hint(error: &CliError) -> (String, String) {
+    match error {
+        CliError::Usage(error) => usage(error),
+        CliError::Fault(fault) | CliError::RunFailed(fault) => (fault.to_string(), hint(fault)),
+        CliError::WithHint(error, more) => {
+            let (message, hint) = message_and_hint(error);
+            (message, hint + more)
         }
-        CliError::Fault(fault) | CliError::RunFailed(fault) => {
-            json!({"error": fault.code(), "message": fault.to_string(), "hint": hint(fault)})
-        }
-        CliError::Hangup | CliError::Stdout(_) => Value::Null,
+        CliError::Hangup | CliError::Stdout(_) => Default::default(),
     }
 }
 

@@ -8,9 +8,8 @@ use tollgate::refusal::{Reason, Refusal, Stale};
 use tollgate::turn::FileState;
 use tollgate::visible::plain;
 
-use super::error::{error_json, hint};
+use super::error::{error_json, message_and_hint};
 use super::text::{Viewpoint, ago, quoted, shown};
-use super::usage::usage;
 use crate::answer::json_line;
 use crate::error::CliError;
 
@@ -138,11 +137,7 @@ pub(crate) fn unknown_shell() -> &'static str {
 
 /// A hook that could not judge a write.
 pub(crate) fn hook_fault(error: &CliError) -> String {
-    let (what, then) = match error {
-        CliError::Usage(error) => usage(error),
-        CliError::Fault(fault) | CliError::RunFailed(fault) => (fault.to_string(), hint(fault)),
-        CliError::Hangup | CliError::Stdout(_) => Default::default(),
-    };
+    let (what, then) = message_and_hint(error);
     format!(
         "{}\ntollgate could not check whether this write is safe, so it blocked the write: {}\nAsk a person for help: {}",
         json_line(&error_json(error)),

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tollgate::digest::NotADigest;
 use tollgate::visible::plain;
 
-use super::text::{count, quoted};
+use super::text::{count, quoted, word};
 use crate::error::UsageError;
 
 /// The message and the hint of a usage error.
@@ -134,6 +134,11 @@ pub(super) fn usage(error: &UsageError) -> (String, String) {
         E::NothingToImport(folder) => (
             format!("`{}` has no tasks of Backlog.md: no folder `tasks`, and no Markdown files", plain(&folder.to_string_lossy())),
             "give the `backlog` folder of Backlog.md, or the file of another tracker; see `tollgate task import --help`".into(),
+        ),
+        E::BadEdit(why) => (format!("an agent could not read this task: {why}"), "correct the text".into()),
+        E::EmptyEdit(task) => (
+            "the new text is empty, so nothing was changed".into(),
+            format!("to drop the task, run `tollgate task reject {} --reason TEXT`", word(task.stem())),
         ),
         E::EditorFailed(editor) => (
             format!("the editor `{}` failed, so nothing was changed", plain(editor)),

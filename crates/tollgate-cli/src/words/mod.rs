@@ -81,7 +81,8 @@ pub(crate) use usage::{
 };
 pub(crate) use vault::{copying, not_copied, vault_copied};
 pub(crate) use work::{
-    asked_to_stop, breaker_is_open, breaker_turned, cannot_run, cannot_start, claim_is_gone, exit_status,
-    given_back, no_work, not_watching, released_by_command, something_still_runs, success, timed_out,
-    waits_for_one, work_begins, work_done, work_ended, work_fault, work_starts, work_stops,
+    asked_to_stop, breaker_closed, breaker_is_open, breaker_opened, cannot_run, cannot_start, claim_is_gone,
+    claim_was_lost, exit_status, given_back, no_work, not_watching, released_by_command,
+    something_still_runs, success, task_is_gone, task_was_moved, timed_out, undone, waits_for_one,
+    work_begins, work_done, work_ended, work_fault, work_starts, work_stops,
 };

@@ -103,6 +103,8 @@ pub(crate) enum UsageError {
     /// The editor of `task edit` did not end well.
     EditorFailed(String),
     DraftIsNotText,
+    /// An empty progress note, or an empty draft.
+    NoText(&'static str),
     FailedIsNotDone,
     NobodyDecides,
     NoGitSync,

@@ -67,7 +67,8 @@ pub(crate) use status::{
 };
 pub(crate) use task::{
     bad_priority, bad_verdict, board, closes_a_circle, event_line, figures, imported, log_line, may_claim,
-    no_such_task, no_vault, not_imported, task_added, task_for_decision, task_is_there, task_shown, unfit,
+    no_such_task, no_vault, not_imported, not_prose, task_added, task_for_decision, task_is_there,
+    task_shown, unfit,
 };
 pub(crate) use text::Viewpoint;
 pub(crate) use token::{token_added, token_removed, tokens};

@@ -43,6 +43,10 @@ pub(crate) fn bad_verdict() -> String {
     "use `success` or `failure`".into()
 }
 
+pub(crate) fn not_prose(text: &str) -> String {
+    format!("`{}` looks like an option; if it is the text, begin it with a space", plain(text))
+}
+
 // New tasks, and views
 
 pub(crate) fn task_is_there(task: &TaskName, slot: &Slot) -> Answer {

@@ -146,6 +146,7 @@ pub(super) fn usage(error: &UsageError) -> (String, String) {
                 .into(),
         ),
         E::DraftIsNotText => ("the draft is not UTF-8".into(), "give the draft as text in UTF-8".into()),
+        E::NoText(what) => (format!("the {what} is empty"), format!("give the text of the {what}")),
         E::FailedIsNotDone => (
             "failed work cannot go to `Done`".into(),
             "omit `--to` for another attempt, or give `--to Rejected` or `--to Pending_Approval`".into(),

@@ -232,6 +232,48 @@ fn a_full_disk() {
 }
 
 #[test]
+fn a_text_may_begin_with_a_hyphen() {
+    let world = world("[agent.cloud]\nsensitive = [\"payment\"]\n");
+    let ok = |words: &[&str]| world.tollgate(words).ends().is(0);
+    ok(&["task", "add", "Rent", "--action", "payment", "--body", "- first item\n- second item"]);
+    let id = world.json("task claim rent --agent cloud")["claim_id"].as_str().unwrap().to_owned();
+    ok(&["task", "progress", "rent", "- did it", "--claim-id", &id]);
+    ok(&["task", "progress", "--claim-id", &id, "rent", "-5 degrees"]);
+    ok(&["task", "draft", "rent", "--claim-id", &id, "- pay 900"]);
+    ok(&["task", "release", "rent", "--note", "-- later", "--claim-id", &id]);
+    let reject = ["task", "reject", "rent", "--reason", "- paid already"];
+    world.tollgate(reject).typed("yes").is(0);
+    let text = fs::read_to_string(world.path("vault/Rejected/rent.md")).unwrap();
+    for line in ["- first item", " - did it", " -5 degrees", "- pay 900", "-- later", "- paid already"] {
+        assert!(text.lines().any(|found| found.ends_with(line)), "`{line}` is not in\n{text}");
+    }
+}
+
+#[test]
+fn an_option_is_not_taken_for_a_text() {
+    let world = world("");
+    world.run("task add X").is(0);
+    let id = world.json("task claim x --agent blue")["claim_id"].as_str().unwrap().to_owned();
+    for words in [
+        "add Y --body --json",
+        "release x --note --result --claim-id ID",
+        "progress x --claim-id ID --jsn",
+        "progress x --claim-id ID",
+        "progress --jsn x note --claim-id ID",
+        "draft x --claim-id ID --dry-run",
+    ] {
+        let line = format!("task {words}").replace("ID", &id);
+        world.run(&line).is(2);
+    }
+    for verb in ["progress", "draft"] {
+        let ran = world.tollgate(["task", verb, "x", " ", "--claim-id", &id]).ends().is(2);
+        assert!(ran.stderr().contains(" is empty\nhint: give the text"), "{ran}");
+    }
+    assert_eq!(world.json(&format!("task progress x note --claim-id {id}"))["noted"], true);
+    assert!(!world.path("vault/Needs_Action/y.md").exists());
+}
+
+#[test]
 fn a_refusal_has_the_same_hint_in_json() {
     let world = world("");
     world.run("task add X").is(0);

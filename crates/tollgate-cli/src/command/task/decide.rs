@@ -12,6 +12,7 @@ use tollgate::vault::state::State;
 use tollgate::vault::store::Task;
 use tollgate::vault::{Allowed, Denial, Landed, Reclaimed, TaskName};
 
+use super::prose;
 use crate::answer::{Answer, Said};
 use crate::error::{CliError, NoPerson, UsageError};
 use crate::invocation::Invocation;
@@ -52,7 +53,7 @@ pub(crate) struct TaskRejectArgs {
     #[arg(long, value_name = "WHO")]
     by: Option<String>,
     /// The reason, for the author of the task
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true, value_parser = prose)]
     reason: String,
 }
 

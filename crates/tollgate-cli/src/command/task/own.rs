@@ -11,6 +11,7 @@ use tollgate::vault::shown::noted_json;
 use tollgate::vault::state::State;
 use tollgate::vault::{NotOwner, Release, TaskName};
 
+use super::prose;
 use crate::answer::{Answer, Said};
 use crate::command::bytes::stdin;
 use crate::error::{CliError, UsageError};
@@ -55,6 +56,7 @@ pub(crate) struct TaskProgressArgs {
     #[command(flatten)]
     claim: ClaimRef,
     /// The note
+    #[arg(allow_hyphen_values = true, value_parser = prose)]
     text: String,
 }
 
@@ -70,6 +72,7 @@ pub(crate) struct TaskDraftArgs {
     #[command(flatten)]
     claim: ClaimRef,
     /// The draft, in Markdown; `-` reads it from stdin
+    #[arg(allow_hyphen_values = true, value_parser = prose)]
     text: String,
 }
 
@@ -93,7 +96,7 @@ pub(crate) struct TaskReleaseArgs {
     #[arg(long, value_name = "R", value_parser = verdict, default_value = "success")]
     result: Verdict,
     /// A note for the file and the ledger
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true, value_parser = prose)]
     note: Option<String>,
 }
 
@@ -168,6 +171,9 @@ pub(crate) fn progress(invocation: &Invocation, args: &TaskProgressArgs) -> Resu
         Ok(id) => id,
         Err(not_owner) => return Ok(refused(&not_owner)),
     };
+    if args.text.trim().is_empty() {
+        return Err(UsageError::NoText("note").into());
+    }
     match with_retry(|| tasks.vault.progress(task, &id, &args.text, invocation.now()), &sleep)? {
         Err(not_owner) => Ok(refused(&not_owner)),
         Ok(()) => Ok(Answer::Done(Said {
@@ -188,6 +194,9 @@ pub(crate) fn draft(invocation: &Invocation, args: &TaskDraftArgs) -> Result<Ans
         "-" => String::from_utf8(stdin()?).map_err(|_| UsageError::DraftIsNotText)?,
         text => text.to_owned(),
     };
+    if text.trim().is_empty() {
+        return Err(UsageError::NoText("draft").into());
+    }
     match with_retry(|| tasks.vault.draft(task, &id, &text, invocation.now()), &sleep)? {
         Err(not_owner) => Ok(refused(&not_owner)),
         Ok(()) => Ok(Answer::Done(Said {

@@ -151,6 +151,10 @@ pub(crate) fn released(task: &TaskName, landed: &Landed) -> String {
     words
 }
 
+pub(crate) fn no_draft(task: &TaskName) -> String {
+    format!("`{}` has no `## Draft` section, so a person has nothing to approve", plain(task.as_str()))
+}
+
 // Decisions
 
 pub(crate) fn decided(landed: &Landed, verb: &str, by: &str) -> String {

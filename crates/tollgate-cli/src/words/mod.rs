@@ -34,9 +34,9 @@ mod work;
 pub(crate) use change::{STDIN_IS_READ, applied, weaker_guarantees};
 pub(crate) use claim::{
     NOT_VALID, claimed, decide, decided, decision_denied, decision_refused, draft_added, edit_is_kept,
-    nobody_decides, not_as_expected, not_claimed, not_confirmed, not_edited, not_the_owner, nothing_to_claim,
-    pausing, progress_noted, reclaimed, released, renewed, skipped, skipped_faults, too_long_to_decide,
-    verified,
+    no_draft, nobody_decides, not_as_expected, not_claimed, not_confirmed, not_edited, not_the_owner,
+    nothing_to_claim, pausing, progress_noted, reclaimed, released, renewed, skipped, skipped_faults,
+    too_long_to_decide, verified,
 };
 pub(crate) use doctor::{diagnosis, finding};
 pub(crate) use error::{error, error_json};

@@ -297,3 +297,20 @@ fn a_refusal_has_the_same_hint_in_json() {
         assert_eq!(world.run(&format!("{line} --json")).is(1).json()["hint"], hint, "{line}");
     }
 }
+
+#[test]
+fn a_release_without_a_draft_says_so() {
+    let world = world("[agent.cloud]\nsensitive = [\"payment\"]\n");
+    let note = "`rent.md` has no `## Draft` section, so a person has nothing to approve";
+    for (draft, more) in [(None, ""), (None, "--json"), (Some("pay"), ""), (Some("pay"), "--json")] {
+        world.run("task add Rent --action payment").is(0);
+        let id = world.json("task claim rent --agent cloud")["claim_id"].as_str().unwrap().to_owned();
+        if let Some(draft) = draft {
+            world.run(&format!("task draft rent {draft} --claim-id {id}")).is(0);
+        }
+        let ran = world.run(&format!("task release rent --claim-id {id} {more}")).is(0);
+        let said = format!("{}{}", ran.stdout(), ran.stderr());
+        assert_eq!(said.contains(note), draft.is_none(), "{ran}");
+        fs::remove_file(world.path("vault/Pending_Approval/rent.md")).unwrap();
+    }
+}

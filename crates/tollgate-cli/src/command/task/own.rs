@@ -5,7 +5,7 @@ use std::thread::sleep;
 use clap::Args;
 use serde_json::json;
 use tollgate::vault::block::Verdict;
-use tollgate::vault::claim::ClaimId;
+use tollgate::vault::claim::{ClaimId, Mode};
 use tollgate::vault::retry::with_retry;
 use tollgate::vault::shown::noted_json;
 use tollgate::vault::state::State;
@@ -218,12 +218,27 @@ pub(crate) fn release(invocation: &Invocation, args: &TaskReleaseArgs) -> Result
     }
     let how =
         Release { verdict: args.result, to: args.to, note: args.note.clone(), output: None, counts: true };
+    let lacks_draft = args.result == Verdict::Success && lacks_draft(invocation, &tasks, task);
     match with_retry(|| tasks.vault.release(task, &id, &how, invocation.now()), &sleep)? {
         Err(not_owner) => Ok(refused(&not_owner)),
-        Ok(landed) => Ok(Answer::Done(Said {
-            words: words::released(task, &landed),
-            json: landed.json(),
-            ..Said::default()
-        })),
+        Ok(landed) => {
+            let (mut json, mut notes) = (landed.json(), String::new());
+            if lacks_draft && landed.slot.state() == State::PendingApproval {
+                let note = words::no_draft(&landed.task);
+                notes = format!("note: {note}");
+                json["note"] = note.into();
+            }
+            Ok(Answer::Done(Said { words: words::released(task, &landed), notes, json }))
+        }
     }
+}
+
+/// Whether the owner was asked for a draft and has written none. A fault must not keep it from releasing the task.
+fn lacks_draft(invocation: &Invocation, tasks: &LoggedVault, task: &TaskName) -> bool {
+    let store = tasks.vault.store();
+    let Ok(Some(found)) = store.get(task, Some(State::InProgress), invocation.now()) else { return false };
+    let has_draft =
+        |text: Vec<u8>| text.split(|byte| *byte == b'\n').any(|line| line.trim_ascii_end() == b"## Draft");
+    found.record.claim.as_ref().is_some_and(|claim| claim.mode == Mode::Draft)
+        && store.read(&found, u64::MAX).is_ok_and(|text| !text.is_some_and(has_draft))
 }

@@ -73,7 +73,7 @@ pub(crate) fn nothing_to_claim(queue: &ClaimQueue, wait: Option<Duration>) -> St
         why.push(format!("{} already claimed by another agent", counted(queue.lost, "is", "are")));
     }
     if let Some(until) = queue.pause_ends {
-        let pausing = counted(queue.pausing, "pauses", "pause");
+        let pausing = counted(queue.pausing, "task is paused", "tasks are paused");
         why.push(format!("{pausing} after a failed attempt, until {} or later", moment(until)));
     }
     if queue.blocked > 0 {

@@ -10,7 +10,7 @@ use tollgate::visible::plain;
 use super::init::NOT_IN_HOME;
 use super::run::RUN_KILLED;
 use super::text::{Viewpoint, short, shown};
-use super::usage::usage;
+use super::usage::{UNSET_IT, usage};
 use crate::error::CliError;
 
 /// An error on stderr.
@@ -91,6 +91,7 @@ pub(super) fn message_and_hint(error: &CliError) -> (String, String) {
 /// What to do about a fault. Every fault has a hint.
 pub(super) fn hint(fault: &Fault) -> String {
     let hint = match fault {
+        Fault::Missing { what } if what.starts_with("the branch ") => return push_the_branch(what),
         Fault::Missing { what } => missing_hint(what),
         Fault::Invalid { what } => invalid_hint(what),
         Fault::Io { doing: "open the workspace", .. } => {
@@ -114,6 +115,15 @@ pub(super) fn hint(fault: &Fault) -> String {
         fault => fault.hint().unwrap_or("try again; if it fails again, run `tollgate doctor`"),
     };
     hint.into()
+}
+
+/// The remote has no such branch. Names have no backticks.
+fn push_the_branch(what: &str) -> String {
+    let mut names = what.split('`').skip(1).step_by(2);
+    let (branch, remote) = (names.next().unwrap_or_default(), names.next().unwrap_or_default());
+    format!(
+        "run `git push -u {remote} {branch}` once, or set `branch` under `[vault]` in `.tollgate/config.toml`"
+    )
 }
 
 fn missing_hint(what: &str) -> &'static str {
@@ -162,6 +172,8 @@ fn invalid_hint(what: &str) -> &'static str {
         "look at what the command has done so far, then run it again"
     } else if what.contains("is not a folder in the workspace") {
         "give `--pass` a folder below the root of the workspace"
+    } else if what.starts_with("invalid `TOLLGATE_") {
+        UNSET_IT
     } else if what.contains("changes all the time") {
         "stop the program that writes to it, then try again"
     } else {

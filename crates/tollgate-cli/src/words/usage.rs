@@ -4,6 +4,7 @@ use std::fmt::Display;
 
 use serde_json::{Value, json};
 use tollgate::digest::NotADigest;
+use tollgate::error::Fault;
 use tollgate::visible::plain;
 
 use super::text::{count, quoted, word};
@@ -21,9 +22,7 @@ pub(super) fn usage(error: &UsageError) -> (String, String) {
             format!("the turn `{turn}` belongs to `{owner}`, not to `{agent}`"),
             format!("omit `--agent`, or start a turn with `tollgate turn begin --agent {agent}`"),
         ),
-        E::BadVariable { name, why } => {
-            (format!("invalid `{name}`: {why}"), format!("set `{name}` to a valid name, or unset it"))
-        }
+        E::BadVariable { name, why } => (bad_variable(name, why), UNSET_IT.into()),
         E::UnpairedEdits { old, new } => (
             format!("{} but {}", count(*old, "old text"), count(*new, "new text")),
             "give one `--new` for each `--old`, in the same order; `--new ''` deletes the old text".into(),
@@ -230,6 +229,13 @@ pub(super) fn usage(error: &UsageError) -> (String, String) {
         ),
     };
     (message, hint)
+}
+
+/// What to do about a variable that is not valid.
+pub(super) const UNSET_IT: &str = "set the variable to a valid value, or unset it";
+
+pub(crate) fn bad_variable(name: &str, why: &Fault) -> String {
+    format!("invalid `{name}`: {why}")
 }
 
 /// A usage error in JSON, from the text that clap prints: the error, perhaps tips, the usage.

@@ -299,6 +299,17 @@ fn a_refusal_has_the_same_hint_in_json() {
 }
 
 #[test]
+fn a_bad_claim_in_the_environment_is_named() {
+    let world = world("");
+    for line in ["task verify x", "write a.md"] {
+        let run = world.tollgate(line.split(' ')).env("TOLLGATE_TASK_ID", "x");
+        let ran = run.env("TOLLGATE_CLAIM_ID", "nonsense").ends().is(2);
+        assert!(ran.stderr().starts_with("error: invalid `TOLLGATE_CLAIM_ID`: "), "{ran}");
+        assert!(ran.stderr().ends_with("hint: set the variable to a valid value, or unset it\n"), "{ran}");
+    }
+}
+
+#[test]
 fn a_release_without_a_draft_says_so() {
     let world = world("[agent.cloud]\nsensitive = [\"payment\"]\n");
     let note = "`rent.md` has no `## Draft` section, so a person has nothing to approve";

@@ -125,7 +125,8 @@ fn a_pausing_task_says_until_when_and_a_person_ends_the_pause() {
     assert!(ran.stderr().contains("a person can end the pause with `tollgate task retry x`"), "{ran}");
     let ran = world.run("task claim --next --agent red").is(1);
     assert!(
-        ran.stderr().contains("no task can be claimed now: 1 pauses after a failed attempt, until 20"),
+        ran.stderr()
+            .contains("no task can be claimed now: 1 task is paused after a failed attempt, until 20"),
         "{ran}"
     );
     // Only a person decides, as for every decision.

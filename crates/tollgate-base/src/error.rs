@@ -135,7 +135,7 @@ impl Fault {
                 "find the process that holds the lock with `fuser`, and end that process if it hangs"
             }
             Self::Unreachable { .. } => {
-                "nothing was claimed; check the connection with `tollgate doctor`, then try again"
+                "nothing was changed; check the connection with `tollgate doctor`, then try again"
             }
             Self::RemoteRefused { .. } => "run `tollgate doctor` to see what the remote must allow",
             Self::Undelivered { .. } => {

@@ -53,6 +53,19 @@ impl Said {
         }
     }
 
+    /// The stdout of a refusal. Its hint is on stderr for people, and in the document for programs.
+    pub(crate) fn refusal(&self, form: Form) -> String {
+        let hint = self.notes.lines().find_map(|line| line.strip_prefix("hint: "));
+        match (form, self.json.as_object(), hint) {
+            (Form::Json, Some(json), Some(hint)) if !json.contains_key("hint") => {
+                let mut json = json.clone();
+                json.insert("hint".into(), hint.into());
+                json_line(&json)
+            }
+            _ => self.stdout(form),
+        }
+    }
+
     pub(crate) fn stderr(&self, form: Form) -> String {
         match form {
             Form::Words => self.notes.clone(),

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tollgate::error::Fault;
 use tollgate::name::{Agent, TurnId};
+use tollgate::vault::TaskName;
 use tollgate_server::secret::WeakSecret;
 
 /// Why a command has no answer.
@@ -20,6 +21,8 @@ pub(crate) enum CliError {
     Fault(Fault),
     /// The same, in `tollgate run`, whose exit codes are those of its command.
     RunFailed(Fault),
+    /// An error whose hint goes on with this text.
+    WithHint(Box<CliError>, String),
     /// The reader of stdout has closed it.
     Hangup,
     /// Stdout cannot be written, for example because its disk is full.
@@ -95,9 +98,15 @@ pub(crate) enum UsageError {
     ImportNeedsAFolder,
     /// `task import` of a folder in which nothing looks like Backlog.md.
     NothingToImport(PathBuf),
+    /// tollgate could not parse what a person made of a task in their editor.
+    BadEdit(String),
+    /// A person deleted the whole text of a task in their editor.
+    EmptyEdit(TaskName),
     /// The editor of `task edit` did not end well.
     EditorFailed(String),
     DraftIsNotText,
+    /// An empty progress note, or an empty draft.
+    NoText(&'static str),
     FailedIsNotDone,
     NobodyDecides,
     NoGitSync,
@@ -180,6 +189,7 @@ impl CliError {
             Self::Usage(_) | Self::Fault(Fault::Invalid { .. }) => 2,
             Self::Fault(_) | Self::Stdout(_) => 3,
             Self::RunFailed(_) => 125,
+            Self::WithHint(error, _) => error.exit_code(),
         }
     }
 }

@@ -256,7 +256,9 @@ impl Invocation {
         else {
             return Ok(None);
         };
-        let (claim, task) = (claim.to_string_lossy().parse()?, task.to_string_lossy().parse()?);
+        let named = |name, why| Fault::invalid(words::bad_variable(name, &why));
+        let claim = claim.to_string_lossy().parse().map_err(|why| named("TOLLGATE_CLAIM_ID", why))?;
+        let task = task.to_string_lossy().parse().map_err(|why| named("TOLLGATE_TASK_ID", why))?;
         let fence = ClaimFence::given(workspace, vault.as_deref(), |home| self.task_options(&home.root))?;
         Ok(Some(fence.around(task, claim)))
     }

@@ -30,7 +30,7 @@ pub(crate) fn print(view: &Viewpoint, form: Form, answer: &Result<Answer, CliErr
         Ok(Answer::Streamed) | Err(CliError::Hangup) => (String::new(), String::new(), 0),
         Ok(Answer::Done(said) | Answer::Table(said)) => (said.stdout(form), said.stderr(form), 0),
         Ok(Answer::Exit(code, said)) => (said.stdout(form), said.stderr(Form::Words), *code),
-        Ok(Answer::NotValid(said)) => (said.stdout(form), said.stderr(form), 1),
+        Ok(Answer::NotValid(said)) => (said.refusal(form), said.stderr(form), 1),
         Ok(Answer::Refused(refused) | Answer::ReadRefused(refused)) if form == Form::Json => {
             (json_line(&refused.payload()), String::new(), 1)
         }

@@ -7,7 +7,7 @@
 //! Invariants: the queue only proposes; whether a task may be claimed is judged on what is there at the claim. What a later
 //! page brings comes after everything that is in memory.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::mem::replace;
 use std::time::Duration;
@@ -60,6 +60,8 @@ pub struct ClaimQueue {
     pub foreign: usize,
     /// The number of tasks that another agent claimed first.
     pub lost: usize,
+    /// Tasks that the caller does not want to claim before this time.
+    pub avoided: BTreeMap<TaskName, Timestamp>,
     /// The tasks that were gone when their turn came.
     gone: Vec<(TaskName, State)>,
 }
@@ -284,6 +286,10 @@ impl Vault {
             }
             let waiting = &mut queue.waiting;
             let (_, task, state) = if queue.lost > 0 { waiting.pop_near() } else { waiting.pop() }?;
+            if let Some(until) = queue.avoided.get(&task).copied().filter(|until| now < *until) {
+                queue.skip(&task, state, &Denial::Pausing(task.clone(), until));
+                continue;
+            }
             match self.claim_in(Some(state), &task, request, now) {
                 Ok(Some(Ok(claimed))) => return Some(claimed),
                 Ok(Some(Err(denial))) => queue.skip(&task, state, &denial),

@@ -7,6 +7,10 @@ pub(crate) struct WorkSummary {
     pub(crate) drafted: u64,
     pub(crate) failed: u64,
     pub(crate) given_back: u64,
+    /// Tasks whose claim ended while their command ran.
+    pub(crate) lost: u64,
+    /// How many of these are gone, or can be claimed again.
+    pub(crate) undone: u64,
     /// Tasks that could not be claimed because of a fault.
     pub(crate) faulted: u64,
 }

@@ -1,5 +1,6 @@
 //! Claims and decisions: what was claimed, released, approved, rejected or reclaimed, and why not.
 
+use std::path::Path;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -72,7 +73,7 @@ pub(crate) fn nothing_to_claim(queue: &ClaimQueue, wait: Option<Duration>) -> St
         why.push(format!("{} already claimed by another agent", counted(queue.lost, "is", "are")));
     }
     if let Some(until) = queue.pause_ends {
-        let pausing = counted(queue.pausing, "pauses", "pause");
+        let pausing = counted(queue.pausing, "task is paused", "tasks are paused");
         why.push(format!("{pausing} after a failed attempt, until {} or later", moment(until)));
     }
     if queue.blocked > 0 {
@@ -110,11 +111,11 @@ pub(crate) fn verified(task: &TaskName, id: &ClaimId, valid: bool) -> String {
     if valid {
         format!("claim `{id}` owns `{task}`")
     } else {
-        format!(
-            "claim `{id}` does not own `{task}`\nhint: stop working on it, because another agent may do the same work"
-        )
+        format!("claim `{id}` does not own `{task}`\nhint: {NOT_VALID}")
     }
 }
+
+pub(crate) const NOT_VALID: &str = "stop working on it, because another agent may do the same work";
 
 pub(crate) fn not_the_owner(not_owner: &NotOwner) -> String {
     format!(
@@ -150,6 +151,10 @@ pub(crate) fn released(task: &TaskName, landed: &Landed) -> String {
     words
 }
 
+pub(crate) fn no_draft(task: &TaskName) -> String {
+    format!("`{}` has no `## Draft` section, so a person has nothing to approve", plain(task.as_str()))
+}
+
 // Decisions
 
 pub(crate) fn decided(landed: &Landed, verb: &str, by: &str) -> String {
@@ -183,6 +188,15 @@ pub(crate) fn not_edited(task: &TaskName) -> String {
     format!("`{}` stays as it is: you changed nothing", plain(task.as_str()))
 }
 
+/// The end of the hint, if the person's text was not stored.
+pub(crate) fn edit_is_kept(path: &Path, task: &TaskName) -> String {
+    format!(
+        "; your text is kept in `{}`: to use it, run `tollgate task edit {}` again and copy it from there",
+        plain(&path.to_string_lossy()),
+        word(task.stem())
+    )
+}
+
 pub(crate) fn not_as_expected(task: &TaskName) -> String {
     format!("the text of `{}` is not the text that `--expect` names", plain(task.as_str()))
 }
@@ -207,7 +221,6 @@ pub(crate) fn decision_refused(reason: &str, message: &str) -> String {
 /// Why the vault did not do what the person wants: approve, reject, retry, return or edit.
 pub(crate) fn decision_denied(why: &Denial, verb: &str) -> String {
     let hint = match (why, verb) {
-        (Denial::Missing(_), _) => "run `tollgate task list` to see all tasks",
         (Denial::Elsewhere(..), "approve") => {
             "only a task in `Pending_Approval` can be approved; run `tollgate task list --state Pending_Approval` to see them all"
         }

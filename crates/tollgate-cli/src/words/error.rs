@@ -10,7 +10,7 @@ use tollgate::visible::plain;
 use super::init::NOT_IN_HOME;
 use super::run::RUN_KILLED;
 use super::text::{Viewpoint, short, shown};
-use super::usage::usage;
+use super::usage::{UNSET_IT, usage};
 use crate::error::CliError;
 
 /// An error on stderr.
@@ -28,6 +28,7 @@ pub(crate) fn error(view: &Viewpoint, error: &CliError) -> String {
              command itself has run, as `tollgate ledger tail` shows",
             plain(&error.to_string())
         ),
+        CliError::WithHint(error, more) => self::error(view, error) + more,
         CliError::Hangup => String::new(),
     }
 }
@@ -61,21 +62,36 @@ pub(super) fn fault_words(view: &Viewpoint, fault: &Fault) -> String {
 
 /// An error in JSON.
 pub(crate) fn error_json(error: &CliError) -> Value {
+    let (message, hint) = message_and_hint(error);
+    json!({"error": code(error), "message": message, "hint": hint})
+}
+
+fn code(error: &CliError) -> &'static str {
     match error {
-        CliError::Usage(error) => {
-            let (message, hint) = usage(error);
-            json!({"error": "USAGE", "message": message, "hint": hint})
+        CliError::Usage(_) => "USAGE",
+        CliError::Fault(fault) | CliError::RunFailed(fault) => fault.code(),
+        CliError::WithHint(error, _) => code(error),
+        CliError::Hangup | CliError::Stdout(_) => "IO_ERROR",
+    }
+}
+
+/// What programs are told about an error. They are told nothing about an error of stdout.
+pub(super) fn message_and_hint(error: &CliError) -> (String, String) {
+    match error {
+        CliError::Usage(error) => usage(error),
+        CliError::Fault(fault) | CliError::RunFailed(fault) => (fault.to_string(), hint(fault)),
+        CliError::WithHint(error, more) => {
+            let (message, hint) = message_and_hint(error);
+            (message, hint + more)
         }
-        CliError::Fault(fault) | CliError::RunFailed(fault) => {
-            json!({"error": fault.code(), "message": fault.to_string(), "hint": hint(fault)})
-        }
-        CliError::Hangup | CliError::Stdout(_) => Value::Null,
+        CliError::Hangup | CliError::Stdout(_) => Default::default(),
     }
 }
 
 /// What to do about a fault. Every fault has a hint.
 pub(super) fn hint(fault: &Fault) -> String {
     let hint = match fault {
+        Fault::Missing { what } if what.starts_with("the branch ") => return push_the_branch(what),
         Fault::Missing { what } => missing_hint(what),
         Fault::Invalid { what } => invalid_hint(what),
         Fault::Io { doing: "open the workspace", .. } => {
@@ -99,6 +115,15 @@ pub(super) fn hint(fault: &Fault) -> String {
         fault => fault.hint().unwrap_or("try again; if it fails again, run `tollgate doctor`"),
     };
     hint.into()
+}
+
+/// The remote has no such branch. Names have no backticks.
+fn push_the_branch(what: &str) -> String {
+    let mut names = what.split('`').skip(1).step_by(2);
+    let (branch, remote) = (names.next().unwrap_or_default(), names.next().unwrap_or_default());
+    format!(
+        "run `git push -u {remote} {branch}` once, or set `branch` under `[vault]` in `.tollgate/config.toml`"
+    )
 }
 
 fn missing_hint(what: &str) -> &'static str {
@@ -147,6 +172,8 @@ fn invalid_hint(what: &str) -> &'static str {
         "look at what the command has done so far, then run it again"
     } else if what.contains("is not a folder in the workspace") {
         "give `--pass` a folder below the root of the workspace"
+    } else if what.starts_with("invalid `TOLLGATE_") {
+        UNSET_IT
     } else if what.contains("changes all the time") {
         "stop the program that writes to it, then try again"
     } else {

@@ -8,9 +8,8 @@ use tollgate::refusal::{Reason, Refusal, Stale};
 use tollgate::turn::FileState;
 use tollgate::visible::plain;
 
-use super::error::{error_json, hint};
+use super::error::{error_json, message_and_hint};
 use super::text::{Viewpoint, ago, quoted, shown};
-use super::usage::usage;
 use crate::answer::json_line;
 use crate::error::CliError;
 
@@ -156,10 +155,6 @@ pub(crate) fn hook_not_recorded(error: &CliError) -> String {
 
 /// An error: the line for programs, what happened, and what to do.
 fn explained(error: &CliError) -> [String; 3] {
-    let (what, then) = match error {
-        CliError::Usage(error) => usage(error),
-        CliError::Fault(fault) | CliError::RunFailed(fault) => (fault.to_string(), hint(fault)),
-        CliError::Hangup | CliError::Stdout(_) => Default::default(),
-    };
+    let (what, then) = message_and_hint(error);
     [json_line(&error_json(error)), plain(&what), plain(&then)]
 }

@@ -33,9 +33,10 @@ mod work;
 
 pub(crate) use change::{STDIN_IS_READ, applied, weaker_guarantees};
 pub(crate) use claim::{
-    claimed, decide, decided, decision_denied, decision_refused, draft_added, nobody_decides,
-    not_as_expected, not_claimed, not_confirmed, not_edited, not_the_owner, nothing_to_claim, pausing,
-    progress_noted, reclaimed, released, renewed, skipped, skipped_faults, too_long_to_decide, verified,
+    NOT_VALID, claimed, decide, decided, decision_denied, decision_refused, draft_added, edit_is_kept,
+    no_draft, nobody_decides, not_as_expected, not_claimed, not_confirmed, not_edited, not_the_owner,
+    nothing_to_claim, pausing, progress_noted, reclaimed, released, renewed, skipped, skipped_faults,
+    too_long_to_decide, verified,
 };
 pub(crate) use doctor::{diagnosis, finding};
 pub(crate) use error::{error, error_json};
@@ -67,7 +68,8 @@ pub(crate) use status::{
 };
 pub(crate) use task::{
     bad_priority, bad_verdict, board, closes_a_circle, event_line, figures, imported, log_line, may_claim,
-    no_vault, not_imported, task_added, task_for_decision, task_is_there, task_shown, unfit,
+    no_such_task, no_vault, not_imported, not_prose, task_added, task_for_decision, task_is_there,
+    task_shown, unfit,
 };
 pub(crate) use text::Viewpoint;
 pub(crate) use token::{token_added, token_removed, tokens};
@@ -77,11 +79,13 @@ pub(crate) use trust::{
 };
 pub(crate) use turn::{turn_ended, turn_shown, turns};
 pub(crate) use usage::{
-    bad_expectation, bad_line_number, bad_number, lines_backwards, other_command, parse_error_json,
+    bad_expectation, bad_line_number, bad_number, bad_variable, lines_backwards, other_command,
+    parse_error_json,
 };
 pub(crate) use vault::{copying, not_copied, vault_copied};
 pub(crate) use work::{
-    asked_to_stop, breaker_is_open, breaker_turned, cannot_run, cannot_start, claim_is_gone, exit_status,
-    given_back, no_work, not_watching, released_by_command, something_still_runs, success, timed_out,
-    waits_for_one, work_begins, work_done, work_ended, work_fault, work_starts, work_stops,
+    asked_to_stop, breaker_closed, breaker_is_open, breaker_opened, cannot_run, cannot_start, claim_is_gone,
+    claim_was_lost, exit_status, given_back, no_work, not_watching, released_by_command,
+    something_still_runs, success, task_is_gone, task_was_moved, timed_out, undone, waits_for_one,
+    work_begins, work_done, work_ended, work_fault, work_starts, work_stops,
 };

@@ -31,12 +31,20 @@ pub(crate) fn no_vault(view: &Viewpoint, folder: &Path) -> Fault {
     Fault::Missing { what: format!("the vault `{}`", shown(view, folder)) }
 }
 
+pub(crate) fn no_such_task(task: &TaskName) -> Fault {
+    Fault::Missing { what: format!("the task `{task}`") }
+}
+
 pub(crate) fn bad_priority(text: &str) -> String {
     format!("`{}` is not a priority; use critical, high, normal, low, lowest, or p0 to p4", plain(text))
 }
 
 pub(crate) fn bad_verdict() -> String {
     "use `success` or `failure`".into()
+}
+
+pub(crate) fn not_prose(text: &str) -> String {
+    format!("`{}` looks like an option; if it is the text, begin it with a space", plain(text))
 }
 
 // New tasks, and views

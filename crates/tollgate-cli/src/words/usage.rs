@@ -4,9 +4,10 @@ use std::fmt::Display;
 
 use serde_json::{Value, json};
 use tollgate::digest::NotADigest;
+use tollgate::error::Fault;
 use tollgate::visible::plain;
 
-use super::text::{count, quoted};
+use super::text::{count, quoted, word};
 use crate::error::UsageError;
 
 /// The message and the hint of a usage error.
@@ -21,9 +22,7 @@ pub(super) fn usage(error: &UsageError) -> (String, String) {
             format!("the turn `{turn}` belongs to `{owner}`, not to `{agent}`"),
             format!("omit `--agent`, or start a turn with `tollgate turn begin --agent {agent}`"),
         ),
-        E::BadVariable { name, why } => {
-            (format!("invalid `{name}`: {why}"), format!("set `{name}` to a valid name, or unset it"))
-        }
+        E::BadVariable { name, why } => (bad_variable(name, why), UNSET_IT.into()),
         E::UnpairedEdits { old, new } => (
             format!("{} but {}", count(*old, "old text"), count(*new, "new text")),
             "give one `--new` for each `--old`, in the same order; `--new ''` deletes the old text".into(),
@@ -139,12 +138,18 @@ pub(super) fn usage(error: &UsageError) -> (String, String) {
             format!("`{}` has no tasks of Backlog.md: no folder `tasks`, and no Markdown files", plain(&folder.to_string_lossy())),
             "give the `backlog` folder of Backlog.md, or the file of another tracker; see `tollgate task import --help`".into(),
         ),
+        E::BadEdit(why) => (format!("an agent could not read this task: {why}"), "correct the text".into()),
+        E::EmptyEdit(task) => (
+            "the new text is empty, so nothing was changed".into(),
+            format!("to drop the task, run `tollgate task reject {} --reason TEXT`", word(task.stem())),
+        ),
         E::EditorFailed(editor) => (
             format!("the editor `{}` failed, so nothing was changed", plain(editor)),
             "set `VISUAL` or `EDITOR` to the command of your editor, which must wait until you have closed the file"
                 .into(),
         ),
         E::DraftIsNotText => ("the draft is not UTF-8".into(), "give the draft as text in UTF-8".into()),
+        E::NoText(what) => (format!("the {what} is empty"), format!("give the text of the {what}")),
         E::FailedIsNotDone => (
             "failed work cannot go to `Done`".into(),
             "omit `--to` for another attempt, or give `--to Rejected` or `--to Pending_Approval`".into(),
@@ -228,6 +233,13 @@ pub(super) fn usage(error: &UsageError) -> (String, String) {
         ),
     };
     (message, hint)
+}
+
+/// What to do about a variable that is not valid.
+pub(super) const UNSET_IT: &str = "set the variable to a valid value, or unset it";
+
+pub(crate) fn bad_variable(name: &str, why: &Fault) -> String {
+    format!("invalid `{name}`: {why}")
 }
 
 /// A usage error in JSON, from the text that clap prints: the error, perhaps tips, the usage.

@@ -9,7 +9,7 @@ use tollgate::error::Fault;
 use tollgate::name::Agent;
 use tollgate::vault::claim::Mode;
 use tollgate::vault::store::Landed;
-use tollgate::vault::{Claimed, TaskName};
+use tollgate::vault::{Claimed, State, TaskName};
 use tollgate::visible::plain;
 
 use super::error::{fault_words, hint};
@@ -36,17 +36,31 @@ pub(crate) fn breaker_is_open() -> String {
     "the command keeps failing, so the worker claims no more tasks".into()
 }
 
-/// The worker has stopped claiming tasks, or claims them again.
-pub(crate) fn breaker_turned(agent: &Agent, failures: u32, reason: &str, pause: Option<Duration>) -> String {
-    match pause {
-        Some(pause) => format!(
-            "`{agent}` stops claiming tasks: its command failed {failures} times in a row ({}); next try in {}\n\
-             hint: look at the output above, then fix the command",
-            plain(reason),
-            seconds(pause)
-        ),
-        None => format!("`{agent}` claims tasks again: its command succeeded"),
-    }
+/// The worker has stopped claiming tasks. `next_try` is `None` if it ends.
+pub(crate) fn breaker_opened(
+    agent: &Agent,
+    failures: u32,
+    reason: &str,
+    next_try: Option<Duration>,
+) -> String {
+    let (then, hint) = match next_try {
+        Some(pause) => (format!("; next try in {}", seconds(pause)), "fix the command"),
+        None => (String::new(), "fix the command, then start `tollgate work` again"),
+    };
+    format!(
+        "`{agent}` stops claiming tasks: its command failed {failures} times in a row ({}){then}\n\
+         hint: look at the output above, then {hint}",
+        plain(reason),
+    )
+}
+
+pub(crate) fn breaker_closed(agent: &Agent) -> String {
+    format!("`{agent}` claims tasks again: its command succeeded")
+}
+
+/// Why an attempt counts as failed although the command succeeded.
+pub(crate) fn undone() -> String {
+    "its task was moved back or deleted".into()
 }
 
 pub(crate) fn success() -> String {
@@ -80,6 +94,24 @@ pub(crate) fn work_begins(claimed: &Claimed) -> String {
 
 pub(crate) fn claim_is_gone(task: &TaskName) -> String {
     format!("the claim on `{}` was lost before the work began", plain(task.as_str()))
+}
+
+pub(crate) fn claim_was_lost(task: &TaskName) -> String {
+    format!("the claim on `{}` was lost while its command ran", plain(task.as_str()))
+}
+
+pub(crate) fn task_was_moved(claimed: &Claimed, state: State) -> String {
+    format!("{} was moved to `{state}` while its command ran, so the claim has ended", file_of(claimed))
+}
+
+pub(crate) fn task_is_gone(claimed: &Claimed) -> String {
+    format!("{} is gone; its task is lost", file_of(claimed))
+}
+
+/// The file of a task, or the task itself if its store has no files.
+fn file_of(claimed: &Claimed) -> String {
+    let file = if claimed.path.is_some() { "the file of " } else { "" };
+    format!("{file}`{}`", plain(claimed.task.as_str()))
 }
 
 /// The command failed, and a process that it started still runs.
@@ -138,6 +170,9 @@ pub(crate) fn work_done(tally: &WorkSummary) -> String {
     }
     if tally.given_back > 0 {
         parts.push(format!("{} returned", tally.given_back));
+    }
+    if tally.lost > 0 {
+        parts.push(format!("{} lost", tally.lost));
     }
     if tally.faulted > 0 {
         parts.push(format!("{} could not be claimed", tally.faulted));

@@ -195,6 +195,29 @@ fn a_source_of_the_wrong_kind_is_refused() {
 }
 
 #[test]
+fn a_bad_line_does_not_stop_the_import() {
+    let world = world();
+    world.puts(
+        "issues.jsonl",
+        "{\"id\":\"a-1\",\"title\":\"One\"}\n{\"id\":\n7\n\n{\"id\":\"a-2\",\"title\":\"Two\"}\n",
+    );
+    insta::assert_snapshot!(world.run("task import issues.jsonl").filtered, @r#"
+    exit 0
+    --- stdout
+    imported `a-1.md`
+    imported `a-2.md`
+    imported 2 tasks; 0 already there, 0 closed
+    --- stderr
+    skipped: line 2 is not JSON: EOF while parsing a value at line 1 column 6
+    skipped: line 3 is not a JSON object
+    "#);
+    // Half of a list is not a list.
+    world.puts("list.json", "[\n{\"id\":\"a-3\"},\n{\"id\":\"a-4\"}\n");
+    world.run("task import list.json").is(2);
+    assert!(!world.path("vault/Needs_Action/a-4.md").exists());
+}
+
+#[test]
 fn a_source_without_any_task_is_no_success() {
     let world = world();
     insta::assert_snapshot!(world.run("task import .").filtered, @r#"

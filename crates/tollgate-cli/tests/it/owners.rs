@@ -135,7 +135,7 @@ fn an_expired_lease_is_reclaimed_and_the_old_claim_can_do_nothing() {
     }
     assert_eq!(
         world.run(&format!("task verify x --claim-id {old} --json")).is(1).json(),
-        json!({"valid": false})
+        json!({"valid": false, "hint": "stop working on it, because another agent may do the same work"})
     );
     assert_eq!(fs::read(world.path("vault/In_Progress/blue/x.md")).unwrap(), before);
     assert_eq!(world.json(&format!("task verify x --claim-id {new}")), json!({"valid": true}));

@@ -360,8 +360,19 @@ fn a_person_returns_the_claim_of_an_agent() {
     assert!(said.shown.contains("`weeds.md` returned by `ada`, now in `Needs_Action`"), "{}", said.shown);
     assert_eq!(world.run(&format!("task verify weeds --claim-id {id} --json")).is(1).json()["valid"], false);
     assert_eq!(world.json("task claim weeds --agent red")["claimed"], true);
-    let said = world.tollgate(["task", "return", "nothing"]).typed("yes").is(1);
-    assert!(said.shown.contains("refused: "), "{}", said.shown);
+}
+
+#[test]
+fn a_decision_about_a_task_that_does_not_exist_says_so() {
+    let world = World::new();
+    world.run("init --vault").is(0);
+    for verb in ["approve x", "reject x --reason no", "retry x", "return x", "edit x"] {
+        let words: Vec<&str> = ["task"].into_iter().chain(verb.split(' ')).collect();
+        let said = world.tollgate(&words).typed("yes").is(3);
+        let expected =
+            "error: the task `x.md` does not exist\nhint: run `tollgate task list` to see all tasks\n";
+        assert_eq!(said.shown, expected, "{verb}");
+    }
 }
 
 #[test]
@@ -370,7 +381,8 @@ fn a_person_edits_a_task_in_their_editor() {
     world.run("init --vault").is(0);
     world.run("task add Weeds --priority low").is(0);
     let file = world.path("vault/Needs_Action/weeds.md");
-    let edit = |editor: &str| world.tollgate(["task", "edit", "weeds"]).env("EDITOR", editor);
+    let run = || world.tollgate(["task", "edit", "weeds"]).env("TMPDIR", world.tmp());
+    let edit = |editor: &str| run().env("EDITOR", editor);
     let said = edit("sed -i s/low/high/").typed("").is(0);
     assert!(said.shown.contains("`weeds.md` edited by `ada`"), "{}", said.shown);
     assert!(fs::read_to_string(&file).unwrap().contains("priority: high\n"));
@@ -391,4 +403,58 @@ fn a_person_edits_a_task_in_their_editor() {
     world.run("task claim weeds --agent blue").is(0);
     let said = edit("sed -i s/high/low/").typed("").is(1);
     assert!(said.shown.contains("In_Progress/blue"), "{}", said.shown);
+}
+
+#[test]
+fn what_a_person_typed_is_kept_if_it_cannot_be_stored() {
+    let world = World::new();
+    world.run("init --vault").is(0);
+    world.run("task add Weeds --priority low").is(0);
+    let file = world.path("vault/Needs_Action/weeds.md");
+    let copies = world.tmp().join("copies");
+    fs::create_dir(&copies).unwrap();
+    let edit = |script: &str| {
+        let editor = format!("edit() {{ {script}; }}; edit");
+        world.tollgate(["task", "edit", "weeds"]).env("EDITOR", editor).env("TMPDIR", &copies)
+    };
+    let kept = || fs::read_dir(&copies).unwrap().map(|copy| copy.unwrap().path()).collect::<Vec<_>>();
+    for nothing_is_typed in ["true", "false", "> \"$1\"", "rm \"$1\""] {
+        edit(nothing_is_typed).typed("");
+        assert_eq!(kept(), Vec::<std::path::PathBuf>::new(), "{nothing_is_typed}");
+    }
+    let mine = "echo mine >> \"$1\"";
+    for (then, code) in [
+        ("false".to_owned(), 2),
+        ("sed -i s/low/zz/ \"$1\"".to_owned(), 2),
+        (format!("echo more >> {}", file.display()), 1),
+        ("mv vault away".to_owned(), 3),
+        ("mv away vault; tollgate task claim weeds --agent blue > claim".to_owned(), 1),
+    ] {
+        if then.starts_with("mv away") {
+            fs::rename(world.path("away"), world.path("vault")).unwrap();
+        }
+        let then = then.trim_start_matches("mv away vault; ");
+        let said = edit(&format!("{mine}; {then}")).typed("").is(code);
+        let copy = kept().pop().unwrap();
+        let hint = format!(
+            "; your text is kept in `{}`: to use it, run `tollgate task edit weeds` again and copy it from there\n",
+            copy.display()
+        );
+        assert!(said.shown.contains("\nhint: ") && said.shown.ends_with(&hint), "{then}: {}", said.shown);
+        assert!(!said.shown.contains("options"), "{}", said.shown);
+        assert!(fs::read_to_string(&copy).unwrap().contains("mine\n"), "{then}");
+        fs::remove_file(copy).unwrap();
+    }
+    world.tollgate(["task", "return", "weeds"]).typed("yes").is(0);
+    let words = ["task", "edit", "weeds", "--json"];
+    let editor = "sed -i s/low/zz/";
+    let said = world.tollgate(words).env("EDITOR", editor).env("TMPDIR", &copies).typed_with_stdout("").is(2);
+    let copy = kept().pop().unwrap();
+    assert!(said.json()["hint"].as_str().unwrap().contains(copy.to_str().unwrap()), "{}", said.stdout);
+    let said = edit("> \"$1\"").typed("").is(2);
+    assert!(
+        said.shown.contains("to drop the task, run `tollgate task reject weeds --reason "),
+        "{}",
+        said.shown
+    );
 }

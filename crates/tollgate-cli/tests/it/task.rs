@@ -91,7 +91,9 @@ fn the_life_of_a_task_in_json() {
         (&lost["claimed"], &lost["task"], &lost["reason"]),
         (&json!(false), &json!("pay-the-rent.md"), &json!("lost"))
     );
-    assert_eq!(world.run("task claim no-such --agent red --json").is(1).json()["reason"], "none");
+    for verb in ["claim no-such --agent red", "show no-such", "why no-such --agent red"] {
+        assert_eq!(world.run(&format!("task {verb} --json")).is(3).json()["error"], "NOT_FOUND", "{verb}");
+    }
     assert_eq!(world.run("task claim --next --agent red --json").is(1).json()["reason"], "none");
     assert_eq!(world.json("task list")[0]["claim_id"], id);
     // With the claim ID in the environment, as in a command of `work`.

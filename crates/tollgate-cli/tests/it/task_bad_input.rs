@@ -76,7 +76,7 @@ fn names_of_tasks_and_agents() {
     ] {
         world.run(words).is(code);
     }
-    world.tollgate(["task", "reject", "x", "--reason", " "]).typed("yes").is(1);
+    world.tollgate(["task", "reject", "x", "--reason", " "]).typed("yes").is(3);
     world.puts("vault/Needs_Action/x.md", "x\n");
     world.tollgate(["task", "reject", "x", "--reason", " "]).typed("yes").is(2);
     world.tollgate(["task", "approve", "x", "--by", " "]).typed("yes").is(2);
@@ -229,4 +229,99 @@ fn a_full_disk() {
     assert!(said.contains("2 tasks done\nfirst.md\nsecond.md\nvalid: "), "{ran}");
     let told = fs::read_to_string(world.tmp().join("told")).unwrap();
     assert!(told.contains("No space left on device"), "{told}");
+}
+
+#[test]
+fn a_text_may_begin_with_a_hyphen() {
+    let world = world("[agent.cloud]\nsensitive = [\"payment\"]\n");
+    let ok = |words: &[&str]| world.tollgate(words).ends().is(0);
+    ok(&["task", "add", "Rent", "--action", "payment", "--body", "- first item\n- second item"]);
+    let id = world.json("task claim rent --agent cloud")["claim_id"].as_str().unwrap().to_owned();
+    ok(&["task", "progress", "rent", "- did it", "--claim-id", &id]);
+    ok(&["task", "progress", "--claim-id", &id, "rent", "-5 degrees"]);
+    ok(&["task", "draft", "rent", "--claim-id", &id, "- pay 900"]);
+    ok(&["task", "release", "rent", "--note", "-- later", "--claim-id", &id]);
+    let reject = ["task", "reject", "rent", "--reason", "- paid already"];
+    world.tollgate(reject).typed("yes").is(0);
+    let text = fs::read_to_string(world.path("vault/Rejected/rent.md")).unwrap();
+    for line in ["- first item", " - did it", " -5 degrees", "- pay 900", "-- later", "- paid already"] {
+        assert!(text.lines().any(|found| found.ends_with(line)), "`{line}` is not in\n{text}");
+    }
+}
+
+#[test]
+fn an_option_is_not_taken_for_a_text() {
+    let world = world("");
+    world.run("task add X").is(0);
+    let id = world.json("task claim x --agent blue")["claim_id"].as_str().unwrap().to_owned();
+    for words in [
+        "add Y --body --json",
+        "release x --note --result --claim-id ID",
+        "progress x --claim-id ID --jsn",
+        "progress x --claim-id ID",
+        "progress --jsn x note --claim-id ID",
+        "draft x --claim-id ID --dry-run",
+    ] {
+        let line = format!("task {words}").replace("ID", &id);
+        world.run(&line).is(2);
+    }
+    for verb in ["progress", "draft"] {
+        let ran = world.tollgate(["task", verb, "x", " ", "--claim-id", &id]).ends().is(2);
+        assert!(ran.stderr().contains(" is empty\nhint: give the text"), "{ran}");
+    }
+    assert_eq!(world.json(&format!("task progress x note --claim-id {id}"))["noted"], true);
+    assert!(!world.path("vault/Needs_Action/y.md").exists());
+}
+
+#[test]
+fn a_refusal_has_the_same_hint_in_json() {
+    let world = world("");
+    world.run("task add X").is(0);
+    world.run("task claim x --agent blue").is(0);
+    world.puts("a.md", "a\n");
+    for line in [
+        "task claim x --agent red",
+        "task claim --next --agent red",
+        "task approve x",
+        "task edit x",
+        "task progress x note --claim-id c-0123456789abcdef",
+        "task verify x --claim-id c-0123456789abcdef",
+        "task add X --name x",
+        "task add A --name a --after a",
+        "merge a.md",
+        "trust",
+    ] {
+        let ran = world.run(line).is(1);
+        let text = format!("{}{}", ran.stdout(), ran.stderr());
+        let hint = text.lines().find_map(|line| line.strip_prefix("hint: ")).unwrap();
+        assert_eq!(world.run(&format!("{line} --json")).is(1).json()["hint"], hint, "{line}");
+    }
+}
+
+#[test]
+fn a_bad_claim_in_the_environment_is_named() {
+    let world = world("");
+    for line in ["task verify x", "write a.md"] {
+        let run = world.tollgate(line.split(' ')).env("TOLLGATE_TASK_ID", "x");
+        let ran = run.env("TOLLGATE_CLAIM_ID", "nonsense").ends().is(2);
+        assert!(ran.stderr().starts_with("error: invalid `TOLLGATE_CLAIM_ID`: "), "{ran}");
+        assert!(ran.stderr().ends_with("hint: set the variable to a valid value, or unset it\n"), "{ran}");
+    }
+}
+
+#[test]
+fn a_release_without_a_draft_says_so() {
+    let world = world("[agent.cloud]\nsensitive = [\"payment\"]\n");
+    let note = "`rent.md` has no `## Draft` section, so a person has nothing to approve";
+    for (draft, more) in [(None, ""), (None, "--json"), (Some("pay"), ""), (Some("pay"), "--json")] {
+        world.run("task add Rent --action payment").is(0);
+        let id = world.json("task claim rent --agent cloud")["claim_id"].as_str().unwrap().to_owned();
+        if let Some(draft) = draft {
+            world.run(&format!("task draft rent {draft} --claim-id {id}")).is(0);
+        }
+        let ran = world.run(&format!("task release rent --claim-id {id} {more}")).is(0);
+        let said = format!("{}{}", ran.stdout(), ran.stderr());
+        assert_eq!(said.contains(note), draft.is_none(), "{ran}");
+        fs::remove_file(world.path("vault/Pending_Approval/rent.md")).unwrap();
+    }
 }

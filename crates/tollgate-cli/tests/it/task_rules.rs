@@ -66,7 +66,7 @@ fn every_claim_that_another_agent_prevents_is_counted() {
 #[test]
 fn a_refused_claim_and_a_fault_are_in_the_log_of_the_agent_with_the_workspace() {
     let world = world("[log]\ndir = \"logs\"\n");
-    world.run("task claim nothing --agent blue").is(1);
+    world.run("task claim nothing --agent blue").is(3);
     world.run("task claim --next --agent blue").is(1);
     world.run("task add X").is(0);
     fs::rename(world.path("vault/Needs_Action/x.md"), world.path("x")).unwrap();
@@ -79,7 +79,7 @@ fn a_refused_claim_and_a_fault_are_in_the_log_of_the_agent_with_the_workspace() 
     let root = world.root();
     assert!(log.lines().all(|line| line.contains(&format!("Z {} ", root.display()))), "{log}");
     for words in [
-        "there is no task `nothing.md`",
+        "the task `nothing.md` does not exist",
         "no task can be claimed now",
         "not a plain file",
         "`blue` has claimed",

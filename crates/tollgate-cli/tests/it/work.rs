@@ -35,7 +35,7 @@ fn the_command_gets_its_task_in_its_environment() {
     let said = work(&world, "--agent blue --once --json", script).ends().is(0).json();
     assert_eq!(
         said,
-        json!({"agent": "blue", "done": 1, "drafted": 0, "failed": 0, "given_back": 0, "faulted": 0})
+        json!({"agent": "blue", "done": 1, "drafted": 0, "failed": 0, "given_back": 0, "lost": 0, "faulted": 0})
     );
     let env = fs::read_to_string(world.tmp().join("env")).unwrap();
     let id = env.lines().find_map(|line| line.strip_prefix("TOLLGATE_CLAIM_ID=")).unwrap();

@@ -57,8 +57,8 @@ fn a_command_that_always_fails_does_not_empty_the_backlog() {
 
     let ran = work(&world, "--agent blue --once", "exit 1").ends().is(1);
     assert_eq!(ran.stdout(), "0 tasks done, 5 attempts failed\n");
-    let told =
-        "`blue` stops claiming tasks: its command failed 5 times in a row (exit status 1); next try in 10 s";
+    let told = "`blue` stops claiming tasks: its command failed 5 times in a row (exit status 1)\n\
+         hint: look at the output above, then fix the command, then start `tollgate work` again\n";
     assert!(ran.stderr().contains(told), "{ran}");
 
     let stopped =
@@ -125,7 +125,8 @@ fn a_pausing_task_says_until_when_and_a_person_ends_the_pause() {
     assert!(ran.stderr().contains("a person can end the pause with `tollgate task retry x`"), "{ran}");
     let ran = world.run("task claim --next --agent red").is(1);
     assert!(
-        ran.stderr().contains("no task can be claimed now: 1 pauses after a failed attempt, until 20"),
+        ran.stderr()
+            .contains("no task can be claimed now: 1 task is paused after a failed attempt, until 20"),
         "{ran}"
     );
     // Only a person decides, as for every decision.
@@ -254,4 +255,59 @@ fn a_task_is_returned_if_there_is_no_thread_for_its_time_limit() {
     assert!(!world.path("begun").exists(), "{ran}");
     crowded(&world, 9, "--once --timeout 1h -- touch begun").ends().is(0);
     assert!(world.path("begun").exists());
+}
+
+#[test]
+fn a_command_that_puts_its_task_back_does_not_get_it_again_at_once() {
+    // A worker without a pause would run the command ten times.
+    let script =
+        "echo x >> $TMP/runs; test $(wc -l < $TMP/runs) -gt 9 || mv $TOLLGATE_TASK vault/Needs_Action/";
+    let world = world("retry = [\"1h\"]\n[work]\nbreaker = 3\n");
+    world.run("task add X").is(0);
+    let said = work(&world, "--agent blue --once --json", script).ends().is(1).json();
+    assert_eq!((&said["done"], &said["lost"], lines(&world, "CLAIM").len()), (&json!(0), &json!(1), 1));
+    // The command does that to all tasks, so it is probably broken.
+    for number in 0..5 {
+        world.run(&format!("task add t{number}")).is(0);
+    }
+    let ran = work(&world, "--agent blue --once", script).ends().is(1);
+    assert_eq!(ran.stdout(), "0 tasks done, 3 lost\n");
+    let told = "its command failed 3 times in a row (its task was moved back or deleted)\n\
+                hint: look at the output above, then fix the command, then start `tollgate work` again\n";
+    assert!(ran.stderr().contains(told), "{ran}");
+    assert_eq!((lines(&world, "CLAIM").len(), statuses(&world)), (4, vec![json!("OPEN")]));
+}
+
+#[test]
+fn a_task_that_its_command_put_back_is_claimed_again_after_the_pause() {
+    let world = world("retry = [\"300ms\"]\n");
+    world.run("task add X").is(0);
+    let script = "test -e $TMP/tried || { touch $TMP/tried; mv $TOLLGATE_TASK vault/Needs_Action/; }";
+    let worker = work(&world, "--agent blue --interval 86400", script).starts();
+    until("the second attempt", || world.path("vault/Done/x.md").exists().then_some(()));
+    let claims: Vec<jiff::Timestamp> =
+        lines(&world, "CLAIM").iter().map(|line| line["time"].as_str().unwrap().parse().unwrap()).collect();
+    assert!(claims[1].duration_since(claims[0]).as_millis() >= 300, "{claims:?}");
+    worker.signal(Signal::TERM);
+}
+
+#[test]
+fn a_worker_reports_the_tasks_that_its_command_moves_or_deletes() {
+    for (script, code, told) in [
+        (
+            "mv $TOLLGATE_TASK vault/Done/",
+            0,
+            "the file of `x.md` was moved to `Done` while its command ran, so the claim has ended",
+        ),
+        ("rm $TOLLGATE_TASK", 1, "the file of `x.md` is gone; its task is lost"),
+    ] {
+        let world = world("");
+        world.run("task add X").is(0);
+        let ran = work(&world, "--agent blue --once", script).ends().is(code);
+        assert_eq!(ran.stdout(), "0 tasks done, 1 lost\n");
+        assert!(ran.stderr().contains(told) && !ran.stderr().contains("refused"), "{ran}");
+        world.run("task add X").is(0);
+        let said = work(&world, "--agent blue --once --json", script).ends().is(code).json();
+        assert_eq!((&said["done"], &said["lost"]), (&json!(0), &json!(1)));
+    }
 }

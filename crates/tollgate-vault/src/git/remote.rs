@@ -112,10 +112,7 @@ impl Remote {
     }
 
     fn no_branch(&self) -> Fault {
-        Fault::invalid(format!(
-            "the remote `{}` has no branch `{}`: push it once, or set another one in `[vault] branch`",
-            self.name, self.branch
-        ))
+        Fault::Missing { what: format!("the branch `{}` of the remote `{}`", self.branch, self.name) }
     }
 
     pub(super) fn unreachable(&self, what: &str) -> Fault {

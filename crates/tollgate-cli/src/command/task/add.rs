@@ -6,6 +6,7 @@ use tollgate::vault::TaskName;
 use tollgate::vault::brief::Priority;
 use tollgate::vault::new_task::{BadNewTask, NewTask};
 
+use super::prose;
 use crate::answer::{Answer, Said};
 use crate::command::bytes::stdin;
 use crate::error::{CliError, UsageError};
@@ -41,7 +42,7 @@ pub(crate) struct TaskAddArgs {
     #[arg(long, value_name = "TASK")]
     after: Vec<TaskName>,
     /// More text, in Markdown; `-` reads it from stdin
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true, value_parser = prose)]
     body: Option<String>,
 }
 

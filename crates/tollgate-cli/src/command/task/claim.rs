@@ -67,6 +67,7 @@ fn claim(
                 &sleep,
             )? {
                 Ok(claimed) => Ok(with_notes(said_claimed(invocation, &claimed), notes)),
+                Err(Denial::Missing(task)) => Err(words::no_such_task(&task).into()),
                 Err(denied) => {
                     // The log has the event of a claim that was lost.
                     if !denied.is_lost_by(agent) {

@@ -10,8 +10,9 @@ use tollgate::vault::retry::with_retry;
 use tollgate::vault::shown::MOST_SHOWN;
 use tollgate::vault::state::State;
 use tollgate::vault::store::Task;
-use tollgate::vault::{Allowed, Landed, Reclaimed, TaskName};
+use tollgate::vault::{Allowed, Denial, Landed, Reclaimed, TaskName};
 
+use super::prose;
 use crate::answer::{Answer, Said};
 use crate::error::{CliError, NoPerson, UsageError};
 use crate::invocation::Invocation;
@@ -52,7 +53,7 @@ pub(crate) struct TaskRejectArgs {
     #[arg(long, value_name = "WHO")]
     by: Option<String>,
     /// The reason, for the author of the task
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true, value_parser = prose)]
     reason: String,
 }
 
@@ -190,7 +191,7 @@ pub(crate) fn approve(invocation: &Invocation, args: &TaskApproveArgs) -> Result
     }
     let Deciding { tasks, by, .. } = &deciding;
     let decided = with_retry(|| tasks.vault.approve(task, by, Some(seen), invocation.now()), &sleep)?;
-    Ok(said(task, decided, ("approve", "approved"), by))
+    said(task, decided, ("approve", "approved"), by)
 }
 
 pub(crate) fn reject(invocation: &Invocation, args: &TaskRejectArgs) -> Result<Answer, CliError> {
@@ -208,7 +209,7 @@ pub(crate) fn reject(invocation: &Invocation, args: &TaskRejectArgs) -> Result<A
     }
     let Deciding { tasks, by, .. } = &deciding;
     let decided = with_retry(|| tasks.vault.reject(&args.task, by, &args.reason, invocation.now()), &sleep)?;
-    Ok(said(&args.task, decided, ("reject", "rejected"), by))
+    said(&args.task, decided, ("reject", "rejected"), by)
 }
 
 pub(crate) fn retry(invocation: &Invocation, args: &TaskRetryArgs) -> Result<Answer, CliError> {
@@ -226,7 +227,7 @@ pub(crate) fn retry(invocation: &Invocation, args: &TaskRetryArgs) -> Result<Ans
     }
     let Deciding { tasks, by, .. } = &deciding;
     let decided = with_retry(|| tasks.vault.retry(&args.task, by, invocation.now()), &sleep)?;
-    Ok(said(&args.task, decided, ("retry", "retried"), by))
+    said(&args.task, decided, ("retry", "retried"), by)
 }
 
 pub(crate) fn give_back(invocation: &Invocation, args: &TaskReturnArgs) -> Result<Answer, CliError> {
@@ -245,7 +246,7 @@ pub(crate) fn give_back(invocation: &Invocation, args: &TaskReturnArgs) -> Resul
     let seen = found.and_then(|(found, _)| found.record.claim).map(|claim| claim.id);
     let decided =
         with_retry(|| tasks.vault.give_back(&args.task, by, seen.as_ref(), invocation.now()), &sleep)?;
-    Ok(said(&args.task, decided, ("return", "returned"), by))
+    said(&args.task, decided, ("return", "returned"), by)
 }
 
 /// The answer to a verb of a person, such as `approve`. `done` is its past participle.
@@ -254,13 +255,17 @@ pub(super) fn said(
     decided: Allowed<Landed>,
     (verb, done): (&str, &str),
     by: &str,
-) -> Answer {
+) -> Result<Answer, CliError> {
     match decided {
-        Err(why) => refused_with(task, "not_possible", &why.to_string(), words::decision_denied(&why, verb)),
+        Err(Denial::Missing(task)) => Err(words::no_such_task(&task).into()),
+        Err(why) => {
+            let notes = words::decision_denied(&why, verb);
+            Ok(refused_with(task, "not_possible", &why.to_string(), notes))
+        }
         Ok(landed) => {
             let mut json = landed.json();
             json["by"] = json!(by);
-            Answer::Done(Said { words: words::decided(&landed, done, by), json, ..Said::default() })
+            Ok(Answer::Done(Said { words: words::decided(&landed, done, by), json, ..Said::default() }))
         }
     }
 }

@@ -104,16 +104,37 @@ fn is_section_mark(line: &str) -> bool {
     line.starts_with("<!-- ") && (line.ends_with(":BEGIN -->") || line.ends_with(":END -->"))
 }
 
-/// The items of a JSON document, or of one JSON document per line.
-pub(super) fn documents(text: &str) -> Result<Vec<Value>> {
-    let mut items = Vec::new();
+/// The items of a JSON document, or of one JSON document per line; and why lines cannot be read.
+pub(super) fn documents(text: &str) -> Result<(Vec<Value>, Vec<String>)> {
+    let (mut items, mut bad) = (Vec::new(), Vec::new());
     for document in serde_json::Deserializer::from_str(text).into_iter() {
-        match document.map_err(|error| Fault::invalid(format!("the source is not JSON: {error}")))? {
-            Value::Array(many) => items.extend(many),
-            one => items.push(one),
+        match document {
+            Ok(Value::Array(many)) => items.extend(many),
+            Ok(one) => items.push(one),
+            Err(error) => {
+                // One bad line does not stop the others.
+                items = objects(text, &mut bad);
+                if items.is_empty() || text.trim_start().starts_with('[') {
+                    return Err(Fault::invalid(format!("the source is not JSON: {error}")));
+                }
+                break;
+            }
         }
     }
-    Ok(items)
+    Ok((items, bad))
+}
+
+/// The lines that are JSON objects; and why others are not.
+fn objects(text: &str, bad: &mut Vec<String>) -> Vec<Value> {
+    let mut items = Vec::new();
+    for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        match serde_json::from_str(line) {
+            Ok(item @ Value::Object(_)) => items.push(item),
+            Ok(_) => bad.push(format!("line {} is not a JSON object", number + 1)),
+            Err(error) => bad.push(format!("line {} is not JSON: {error}", number + 1)),
+        }
+    }
+    items
 }
 
 /// Who wrote these documents.

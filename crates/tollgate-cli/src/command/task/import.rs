@@ -27,7 +27,8 @@ use crate::words;
 ///
 /// Each task gets a name made from its id, so importing again adds only what is new; a task that is already in the vault stays
 /// as it is, in whatever state. Closed tasks are left out, and nothing waits for them. Only the tracker's own fields set the
-/// priority and what a task waits for, never its text. The exit code is 1 if nothing in the source is a task.
+/// priority and what a task waits for, never its text. The exit code is 1 if the
+/// source has items and none of them is a task.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example
@@ -107,12 +108,13 @@ fn items(args: &TaskImportArgs) -> Result<Vec<ForeignItem>, CliError> {
     } else {
         read_file(&args.source)?
     };
-    let documents = documents(&text)?;
-    match args.from.unwrap_or_else(|| tracker_of(&documents)) {
-        Tracker::Backlog => Err(UsageError::ImportNeedsAFolder.into()),
-        Tracker::Beads => Ok(documents.iter().map(beads).collect()),
-        Tracker::Github => Ok(documents.iter().map(github).collect()),
-    }
+    let (documents, bad) = documents(&text)?;
+    let read = match args.from.unwrap_or_else(|| tracker_of(&documents)) {
+        Tracker::Backlog => return Err(UsageError::ImportNeedsAFolder.into()),
+        Tracker::Beads => beads,
+        Tracker::Github => github,
+    };
+    Ok(documents.iter().map(read).chain(bad.into_iter().map(Err)).collect())
 }
 
 /// The name of each task, by its id.

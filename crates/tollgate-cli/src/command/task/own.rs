@@ -5,12 +5,13 @@ use std::thread::sleep;
 use clap::Args;
 use serde_json::json;
 use tollgate::vault::block::Verdict;
-use tollgate::vault::claim::ClaimId;
+use tollgate::vault::claim::{ClaimId, Mode};
 use tollgate::vault::retry::with_retry;
 use tollgate::vault::shown::noted_json;
 use tollgate::vault::state::State;
 use tollgate::vault::{NotOwner, Release, TaskName};
 
+use super::prose;
 use crate::answer::{Answer, Said};
 use crate::command::bytes::stdin;
 use crate::error::{CliError, UsageError};
@@ -55,6 +56,7 @@ pub(crate) struct TaskProgressArgs {
     #[command(flatten)]
     claim: ClaimRef,
     /// The note
+    #[arg(allow_hyphen_values = true, value_parser = prose)]
     text: String,
 }
 
@@ -70,6 +72,7 @@ pub(crate) struct TaskDraftArgs {
     #[command(flatten)]
     claim: ClaimRef,
     /// The draft, in Markdown; `-` reads it from stdin
+    #[arg(allow_hyphen_values = true, value_parser = prose)]
     text: String,
 }
 
@@ -93,7 +96,7 @@ pub(crate) struct TaskReleaseArgs {
     #[arg(long, value_name = "R", value_parser = verdict, default_value = "success")]
     result: Verdict,
     /// A note for the file and the ledger
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true, value_parser = prose)]
     note: Option<String>,
 }
 
@@ -141,8 +144,8 @@ pub(crate) fn verify(invocation: &Invocation, args: &TaskVerifyArgs) -> Result<A
         }
         Err(not_owner) => (not_owner.claim, false),
     };
-    let said =
-        Said { words: words::verified(task, &id, valid), json: json!({"valid": valid}), ..Said::default() };
+    let json = if valid { json!({"valid": true}) } else { json!({"valid": false, "hint": words::NOT_VALID}) };
+    let said = Said { words: words::verified(task, &id, valid), json, ..Said::default() };
     Ok(if valid { Answer::Done(said) } else { Answer::NotValid(said) })
 }
 
@@ -168,6 +171,9 @@ pub(crate) fn progress(invocation: &Invocation, args: &TaskProgressArgs) -> Resu
         Ok(id) => id,
         Err(not_owner) => return Ok(refused(&not_owner)),
     };
+    if args.text.trim().is_empty() {
+        return Err(UsageError::NoText("note").into());
+    }
     match with_retry(|| tasks.vault.progress(task, &id, &args.text, invocation.now()), &sleep)? {
         Err(not_owner) => Ok(refused(&not_owner)),
         Ok(()) => Ok(Answer::Done(Said {
@@ -188,6 +194,9 @@ pub(crate) fn draft(invocation: &Invocation, args: &TaskDraftArgs) -> Result<Ans
         "-" => String::from_utf8(stdin()?).map_err(|_| UsageError::DraftIsNotText)?,
         text => text.to_owned(),
     };
+    if text.trim().is_empty() {
+        return Err(UsageError::NoText("draft").into());
+    }
     match with_retry(|| tasks.vault.draft(task, &id, &text, invocation.now()), &sleep)? {
         Err(not_owner) => Ok(refused(&not_owner)),
         Ok(()) => Ok(Answer::Done(Said {
@@ -209,12 +218,27 @@ pub(crate) fn release(invocation: &Invocation, args: &TaskReleaseArgs) -> Result
     }
     let how =
         Release { verdict: args.result, to: args.to, note: args.note.clone(), output: None, counts: true };
+    let lacks_draft = args.result == Verdict::Success && lacks_draft(invocation, &tasks, task);
     match with_retry(|| tasks.vault.release(task, &id, &how, invocation.now()), &sleep)? {
         Err(not_owner) => Ok(refused(&not_owner)),
-        Ok(landed) => Ok(Answer::Done(Said {
-            words: words::released(task, &landed),
-            json: landed.json(),
-            ..Said::default()
-        })),
+        Ok(landed) => {
+            let (mut json, mut notes) = (landed.json(), String::new());
+            if lacks_draft && landed.slot.state() == State::PendingApproval {
+                let note = words::no_draft(&landed.task);
+                notes = format!("note: {note}");
+                json["note"] = note.into();
+            }
+            Ok(Answer::Done(Said { words: words::released(task, &landed), notes, json }))
+        }
     }
+}
+
+/// Whether the owner was asked for a draft and has written none. A fault must not keep it from releasing the task.
+fn lacks_draft(invocation: &Invocation, tasks: &LoggedVault, task: &TaskName) -> bool {
+    let store = tasks.vault.store();
+    let Ok(Some(found)) = store.get(task, Some(State::InProgress), invocation.now()) else { return false };
+    let has_draft =
+        |text: Vec<u8>| text.split(|byte| *byte == b'\n').any(|line| line.trim_ascii_end() == b"## Draft");
+    found.record.claim.as_ref().is_some_and(|claim| claim.mode == Mode::Draft)
+        && store.read(&found, u64::MAX).is_ok_and(|text| !text.is_some_and(has_draft))
 }

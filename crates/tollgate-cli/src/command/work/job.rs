@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use tollgate::error::Fault;
-use tollgate::vault::State;
 use tollgate::vault::block::Verdict;
 use tollgate::vault::retry::with_retry;
+use tollgate::vault::state::{Slot, State};
 use tollgate::vault::store::Landed;
 use tollgate::vault::{BEATS, ClaimLock, Claimed, Release, TaskName};
 
@@ -46,6 +46,8 @@ pub(super) enum Ended {
     GivenBack,
     /// This worker no longer owns the claim, or another process still holds its lock, so the task was not released.
     Lost,
+    /// The same, and the task is gone, or in the queue again: the command may do that to every task it gets.
+    Undone,
 }
 
 /// What is left to do after the command has ended.
@@ -67,6 +69,10 @@ enum How {
 }
 
 impl LetGo {
+    pub(super) fn task(&self) -> &TaskName {
+        &self.claimed.task
+    }
+
     /// How long the work took, and if it failed: why.
     pub(super) fn outcome(&self) -> (Duration, Option<String>) {
         let failure = match &self.how {
@@ -191,12 +197,11 @@ impl Shift<'_> {
         loop {
             match with_retry(|| vault.release(task, id, how, self.invocation.now()), &sleep) {
                 Ok(Ok(landed)) => return Ok(landed),
-                Ok(Err(not_owner)) => {
-                    if let Ok(Some(landed)) = vault.ended(task, id, self.invocation.now()) {
-                        return Err(self.released_by_command(task, &landed));
-                    }
-                    self.tell(&words::not_the_owner(&not_owner));
-                    return Err(Ended::Lost);
+                Ok(Err(_)) => {
+                    return Err(match vault.ended(task, id, self.invocation.now()) {
+                        Ok(Some(landed)) => self.released_by_command(task, &landed),
+                        _ => self.lost(claimed),
+                    });
                 }
                 Err(fault) => {
                     if !std::mem::replace(&mut told, true) {
@@ -219,6 +224,21 @@ impl Shift<'_> {
                 }
             }
         }
+    }
+
+    /// Says why the claim has ended although nobody has released the task.
+    fn lost(&self, claimed: &Claimed) -> Ended {
+        let found = self.tasks.vault.store().get(&claimed.task, None, self.invocation.now());
+        let (words, ended) = match found.map(|found| found.map(|found| found.slot)) {
+            Ok(None) => (words::task_is_gone(claimed), Ended::Undone),
+            Ok(Some(Slot::Free(state))) => {
+                let ended = if state.is_claimable() { Ended::Undone } else { Ended::Lost };
+                (words::task_was_moved(claimed, state), ended)
+            }
+            Ok(Some(Slot::InProgress(_))) | Err(_) => (words::claim_was_lost(&claimed.task), Ended::Lost),
+        };
+        self.tell(&words);
+        ended
     }
 
     fn run(&self, claimed: &Claimed) -> io::Result<JobEnd> {

@@ -120,7 +120,7 @@ pub(crate) fn run(invocation: &Invocation, args: &WorkArgs) -> Result<Answer, Cl
     }
     let mut json = json!({
         "agent": agent, "done": tally.done, "drafted": tally.drafted, "failed": tally.failed,
-        "given_back": tally.given_back, "faulted": tally.faulted,
+        "given_back": tally.given_back, "lost": tally.lost, "faulted": tally.faulted,
     });
     let stopped = !queue.learn(|breaker| breaker.is_closed());
     if stopped {
@@ -135,7 +135,7 @@ pub(crate) fn run(invocation: &Invocation, args: &WorkArgs) -> Result<Answer, Cl
         json,
         ..Said::default()
     };
-    Ok(if args.once && (tally.failed + tally.faulted > 0 || stopped) {
+    Ok(if args.once && (tally.failed + tally.undone + tally.faulted > 0 || stopped) {
         Answer::NotValid(said)
     } else {
         Answer::Done(said)

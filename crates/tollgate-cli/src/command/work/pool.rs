@@ -82,7 +82,7 @@ impl<'a> Pool<'a> {
     }
 
     fn finish(&self, rest: LetGo) {
-        let (took, failure) = rest.outcome();
+        let ((took, failure), task) = (rest.outcome(), rest.task().clone());
         let ended = self.shift.let_go(rest);
         let mut shift = self.shift.state();
         match ended {
@@ -90,13 +90,22 @@ impl<'a> Pool<'a> {
             Ended::Drafted => shift.tally.drafted += 1,
             Ended::Failed => shift.tally.failed += 1,
             Ended::GivenBack => shift.tally.given_back += 1,
-            Ended::Lost => {}
+            Ended::Lost => shift.tally.lost += 1,
+            Ended::Undone => {
+                shift.tally.lost += 1;
+                shift.tally.undone += 1;
+            }
         }
         drop(shift);
+        if ended == Ended::Undone {
+            self.queue.avoid(task);
+        }
         self.queue.finished(ended == Ended::Failed);
         let turned = self.queue.learn(|breaker| match (ended, failure) {
             (Ended::Done | Ended::Drafted, _) => breaker.succeeded().then(|| (0, words::success(), None)),
-            (Ended::Failed | Ended::GivenBack, Some(reason)) => {
+            (Ended::Failed | Ended::GivenBack | Ended::Undone, failure @ Some(_))
+            | (Ended::Undone, failure) => {
+                let reason = failure.unwrap_or_else(words::undone);
                 let pause = breaker.failed(took, Instant::now())?;
                 Some((breaker.failures(), reason, Some(pause)))
             }
@@ -113,7 +122,13 @@ impl<'a> Pool<'a> {
     /// Says that the breaker has opened for this time, or closed.
     fn tell_breaker(&self, failures: u32, reason: String, pause: Option<Duration>) {
         let &Shift { invocation, tasks, agent, .. } = self.shift;
-        self.shift.tell(&words::breaker_turned(agent, failures, &reason, pause));
+        self.shift.tell(&match pause {
+            Some(pause) => {
+                let next_try = (!self.queue.is_once()).then_some(pause);
+                words::breaker_opened(agent, failures, &reason, next_try)
+            }
+            None => words::breaker_closed(agent),
+        });
         let now = invocation.now();
         let until = pause.map(|pause| now.checked_add(pause).unwrap_or(Timestamp::MAX));
         let event = Event::Breaker(BreakerTurned { failures, reason, until });

@@ -4,7 +4,7 @@
 //! at the task itself. Every interval the worker scans all tasks again, for stores that announce nothing and for lost
 //! announcements. It reclaims the tasks of dead owners at every interval, and when the lock of a claim was released.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::mem::take;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
@@ -68,6 +68,8 @@ struct QueueEvents {
     closed: bool,
     /// The number of running jobs.
     busy: usize,
+    /// The tasks that the command put back into the queue, and until when each of them pauses for this worker.
+    avoided: BTreeMap<TaskName, Timestamp>,
     breaker: Breaker,
 }
 
@@ -136,6 +138,11 @@ impl<'a> Queue<'a> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).faulted.len() as u64
     }
 
+    /// Whether the worker ends when no task can be claimed.
+    pub(super) fn is_once(&self) -> bool {
+        self.once
+    }
+
     /// Stops handing out tasks.
     pub(super) fn close(&self) {
         self.news.change(|heard| heard.closed = true);
@@ -147,6 +154,16 @@ impl<'a> Queue<'a> {
             heard.busy -= 1;
             heard.done = true;
             heard.look |= task_is_back;
+        });
+    }
+
+    /// The command put this task back into the queue, where its attempts are not counted. Without a pause, this worker would
+    /// claim it again at once, for ever.
+    pub(super) fn avoid(&self, task: TaskName) {
+        let pause = self.tasks.vault.terms().retry.first().copied().unwrap_or_default();
+        let until = self.invocation.now().checked_add(pause).unwrap_or(Timestamp::MAX);
+        self.news.change(|heard| {
+            heard.avoided.insert(task, until);
         });
     }
 
@@ -224,6 +241,8 @@ impl<'a> Queue<'a> {
         let mut heard = self.news.lock();
         let (moved_in, written) = (take(&mut heard.moved_in), take(&mut heard.written));
         let (look, done, let_go) = (take(&mut heard.look), take(&mut heard.done), take(&mut heard.let_go));
+        heard.avoided.retain(|_, until| self.invocation.now() < *until);
+        let avoided = heard.avoided.clone();
         drop(heard);
         let vault = &self.tasks.vault;
         let due = |since: Option<Instant>, pause| since.is_none_or(|since| since.elapsed() >= pause);
@@ -242,6 +261,8 @@ impl<'a> Queue<'a> {
             waiting.looked = Some(Instant::now());
             waiting.line = with_retry(|| vault.queue(&self.request, self.invocation.now()), &sleep)?;
         }
+        waiting.line.avoided.clone_from(&avoided);
+        waiting.fresh.avoided = avoided;
         let certain = ClaimRequest { renamed_in: true, ..self.request.clone() };
         for task in moved_in.union(&written) {
             let is_in_line = vault.push(&mut waiting.line, task, &self.request, self.invocation.now())?;
@@ -371,6 +392,7 @@ impl News {
             let_go: false,
             closed: false,
             busy: 0,
+            avoided: BTreeMap::new(),
             breaker: Breaker::new(tasks.breaker, tasks.vault.terms().retry.clone()),
         };
         Self(std::sync::Arc::new((Mutex::new(events), Condvar::new())))

@@ -182,3 +182,28 @@ fn an_agent_may_write_to_its_own_task() {
     tollgate(&world, &format!("task release t0 --claim-id {id}")).ends().is(0);
     assert!(git(&remote.path, &["show", "main:vault/Done/t0.md"]).contains("## Draft"));
 }
+
+#[test]
+fn a_remote_without_the_branch_is_explained() {
+    let remote = Remote::with_tasks(1);
+    let world = remote.clone("branch = \"other\"\n");
+    let ran = tollgate(&world, "task claim --next --agent blue").ends().is(3);
+    assert_eq!(
+        ran.stderr(),
+        "error: the branch `other` of the remote `origin` does not exist\n\
+         hint: run `git push -u origin other` once, or set `branch` under `[vault]` in `.tollgate/config.toml`\n"
+    );
+}
+
+#[test]
+fn an_edit_that_the_remote_does_not_get_is_kept() {
+    let remote = Remote::with_tasks(1);
+    let world = remote.clone("");
+    let editor = "edit() { echo mine >> \"$1\"; mv \"$REMOTE\" \"$REMOTE.gone\"; }; edit";
+    let run = tollgate(&world, "task edit t0").env("EDITOR", editor).env("REMOTE", &remote.path);
+    let said = run.env("TMPDIR", world.tmp()).typed("").is(3);
+    let (_, hint) = said.shown.split_once("\nhint: nothing was changed; check the connection").unwrap();
+    let (_, copy) = hint.split_once("; your text is kept in `").unwrap();
+    let text = fs::read_to_string(copy.split_once('`').unwrap().0).unwrap();
+    assert!(text.ends_with("mine\n"), "{text}");
+}

@@ -107,6 +107,10 @@ pub(crate) fn hook_lost(view: &Viewpoint, path: &FilePath, text: &str, kept: Opt
     )
 }
 
+/// Why a command counts as changing every file that it names.
+pub(crate) const HOOK_VAGUE: &str = "\nThis command changes a file whose name is not in its text, or could not be parsed, so it \
+     counts as changing every file that it names. To read a file, use a command that only reads.";
+
 /// A shell command that only a person may run.
 pub(crate) fn hook_people_only(command: &str) -> String {
     let message = format!("only a person may run `{command}`");

@@ -47,7 +47,8 @@ pub(crate) use git::{
 };
 pub(crate) use greeting::hook_greeting;
 pub(crate) use hook::{
-    hook_fault, hook_lost, hook_not_recorded, hook_other_name, hook_people_only, hook_refused, unknown_shell,
+    HOOK_VAGUE, hook_fault, hook_lost, hook_not_recorded, hook_other_name, hook_people_only, hook_refused,
+    unknown_shell,
 };
 pub(crate) use init::{
     created_state, home_is_not_set_up, hooked, init, man_pages, next_steps, nothing_changed,

@@ -43,6 +43,18 @@ impl Acting<'_> {
         changes: Vec<ToolChange>,
         turn: &SharedTurn,
     ) -> Result<Option<Value>, CliError> {
+        self.refused_because(call, plan, changes, turn, "")
+    }
+
+    /// The same, with a line about why this call counts as changing these files.
+    fn refused_because(
+        &self,
+        call: &Call,
+        plan: &ToolPlan,
+        changes: Vec<ToolChange>,
+        turn: &SharedTurn,
+        why: &str,
+    ) -> Result<Option<Value>, CliError> {
         if changes.is_empty() {
             return Ok(None);
         }
@@ -51,7 +63,7 @@ impl Acting<'_> {
         match self.judge(turn, &tool_use)? {
             Outcome::Refused(mut refused) => {
                 self.keep_wanted(call, plan, turn, &mut refused)?;
-                Ok(Some(self.host.block(&self.refusal(call, &refused), Some(call))))
+                Ok(Some(self.host.block(&(self.refusal(call, &refused) + why), Some(call))))
             }
             Outcome::Done(ticket) => {
                 self.gate.post_tool_use(turn, ticket, ToolResult::Failed)?;

@@ -76,7 +76,7 @@ impl Acting<'_> {
                 }
             }
         }
-        self.refused(call, plan, stale, turn)
+        self.refused_because(call, plan, stale, turn, words::HOOK_VAGUE)
     }
 
     /// The answer of a workspace further up, which only watches these changes.

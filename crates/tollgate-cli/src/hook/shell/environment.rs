@@ -1,6 +1,7 @@
 //! What is known about a shell: its folder, its variables and its functions.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::mem::take;
 use std::path::{Path, PathBuf};
 
 use super::word::Word;
@@ -26,8 +27,8 @@ pub(super) struct Environment {
     pub(super) home: Option<PathBuf>,
     /// Variables with a known value.
     pub(super) variables: HashMap<String, String>,
-    /// The command gives the agent's variable a value that is not known.
-    pub(super) is_agent_unknown: bool,
+    /// Variables to which the command gives, or may give, a value that is not known.
+    pub(super) unknown: BTreeSet<String>,
     /// Those that are set for the current command only, and that a shell in it has, too.
     pub(super) passed: HashMap<String, String>,
     /// `$1`, `$2` and so on; `None` if not even their number is known.
@@ -39,18 +40,21 @@ pub(super) struct Environment {
 impl Environment {
     /// Gives a variable a value. If it is not known, the variable is not, either.
     pub(super) fn set(&mut self, name: &str, value: Word) {
-        if name == AGENT {
-            self.is_agent_unknown = value.as_text().is_none();
-        }
         match value.into_text() {
-            Some(text) => drop(self.variables.insert(name.to_owned(), text)),
-            None => drop(self.variables.remove(name)),
+            Some(text) => {
+                self.unknown.remove(name);
+                self.variables.insert(name.to_owned(), text);
+            }
+            None => {
+                self.unknown.insert(name.to_owned());
+                self.variables.remove(name);
+            }
         }
     }
 
     /// The name in the agent's variable, if the command sets it. Empty if that is not known.
     pub(super) fn given_agent(&self) -> Option<String> {
-        if self.is_agent_unknown { Some(String::new()) } else { self.variables.get(AGENT).cloned() }
+        if self.unknown.contains(AGENT) { Some(String::new()) } else { self.variables.get(AGENT).cloned() }
     }
 
     /// After commands that may or may not have run: forgets what they may have changed.
@@ -65,10 +69,11 @@ impl Environment {
         if self.positional != before.positional {
             self.positional = None;
         }
-        if self.given_agent() != before.given_agent() {
-            self.set(AGENT, Word::Unknown);
-        }
-        self.variables.retain(|name, value| before.variables.get(name) == Some(value));
+        let differs = |(name, value): &(String, String)| before.variables.get(name) != Some(value);
+        let (different, same) = take(&mut self.variables).into_iter().partition::<Vec<_>, _>(differs);
+        self.variables = same.into_iter().collect();
+        self.unknown.extend(different.into_iter().map(|(name, _)| name));
+        self.unknown.extend(before.unknown.iter().cloned());
     }
 
     /// The folders in which the next command may run.

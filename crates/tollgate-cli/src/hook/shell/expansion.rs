@@ -182,6 +182,9 @@ impl Environment {
         if rest.is_empty() {
             return value.map(str::to_owned);
         }
+        if self.unknown.contains(name) {
+            return None;
+        }
         let default = [":-", ":=", "-", "="].iter().find_map(|operator| rest.strip_prefix(operator))?;
         let is_plain = !default.contains(['$', '`', '"', '\'', '\\', '*', '?', '[']);
         let value = value.filter(|value| !value.is_empty() || !rest.starts_with(':'));

@@ -268,7 +268,7 @@ impl Reader {
             expanded.extend(self.shell.env.globbed(word));
         }
         let before = (!assignments.is_empty())
-            .then(|| (self.shell.env.variables.clone(), self.shell.env.is_agent_unknown));
+            .then(|| (self.shell.env.variables.clone(), self.shell.env.unknown.clone()));
         for assignment in assignments {
             self.node(assignment, text, OutputTarget::Hidden, depth + 1);
             let name =
@@ -281,7 +281,7 @@ impl Reader {
         self.shell.env.passed.clear();
         // They hold for this command only.
         if let Some(before) = before {
-            (self.shell.env.variables, self.shell.env.is_agent_unknown) = before;
+            (self.shell.env.variables, self.shell.env.unknown) = before;
         }
         self.shell.write_outputs(&redirects, printed.clone());
         self.printed = printed.filter(|_| redirects.outputs.is_empty());

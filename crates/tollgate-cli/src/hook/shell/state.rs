@@ -1,6 +1,6 @@
 //! The known state of a shell while its commands are read one after the other.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
@@ -61,7 +61,7 @@ impl Shell {
             last_folder: None,
             home: home.map(Path::to_owned),
             variables: HashMap::new(),
-            is_agent_unknown: false,
+            unknown: BTreeSet::new(),
             passed: HashMap::new(),
             positional: None,
             functions: HashMap::new(),

@@ -700,6 +700,8 @@ fn a_file_is_changed_in_every_folder_that_may_be_the_current_one() {
         }
     }
     assert_eq!(missed, Vec::new());
+    assert_eq!(here.changes("F=$(cat b.txt); echo x > \"${F:-a.txt}\""), Vec::<String>::new());
+    assert_eq!(here.changes("true && F=b.txt; echo x > \"${F:-a.txt}\""), Vec::<String>::new());
     for (command, read) in [
         ("ls && cd sub; cat y", "sub/y"),
         ("cd nosuch 2>/dev/null || cd sub; cat y", "sub/y"),

@@ -274,6 +274,9 @@ mod tests {
         assert!(all.contains("\nmax_age = ") && all.contains("\nprotected = "), "{all}");
         let mut settings = parse(&all).unwrap();
         settings.guard.unread = Unread::default();
+        // Named, it is the same folder, but one that must be there.
+        let dir = settings.vault.dir.take();
+        assert_eq!(dir.as_deref(), Some(Settings::default().vault.dir()));
         assert_eq!(settings, Settings { version: Some(1), ..Settings::default() });
     }
 

@@ -59,7 +59,7 @@ pub(super) struct Planned {
     pub(super) path: PathBuf,
     pub(super) extent: Extent,
     pub(super) text: Text,
-    /// In a folder, only the files that git tracks.
+    /// git changes it, which leaves its own files in a folder alone.
     pub(super) by_git: bool,
     /// It may be a folder, or a link to one: its files come with it.
     pub(super) brings_files: bool,

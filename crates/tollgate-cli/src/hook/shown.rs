@@ -53,8 +53,16 @@ pub(super) fn has_word(text: &str, word: &str) -> bool {
         && text.match_indices(word).any(|(at, _)| {
             let (before, after) = (text[..at].chars().next_back(), text[at + word.len()..].chars().next());
             // A full stop may also end a sentence.
-            !before.is_some_and(is_name) && !after.is_some_and(|c| is_name(c) && c != '.')
+            (!before.is_some_and(is_name) || is_default(&text[..at]))
+                && !after.is_some_and(|c| is_name(c) && c != '.')
         })
+}
+
+/// Whether a shell takes what follows this text for the default of a variable: `${x:-`, `${x-`.
+fn is_default(text: &str) -> bool {
+    let Some(text) = text.strip_suffix('-') else { return false };
+    let name = text.trim_end_matches(|c: char| c.is_alphanumeric() || c == '_');
+    text.ends_with(':') || name.ends_with("${")
 }
 
 #[cfg(test)]
@@ -73,12 +81,18 @@ mod tests {
 
     #[test]
     fn a_part_of_a_name_is_not_a_word() {
-        for (text, word) in
-            [("python3 fix.py a.txt", "a.txt"), ("open('src/a.rs')", "src/a.rs"), ("see a.txt.", "a.txt")]
-        {
+        for (text, word) in [
+            ("python3 fix.py a.txt", "a.txt"),
+            ("open('src/a.rs')", "src/a.rs"),
+            ("see a.txt.", "a.txt"),
+            ("echo > ${1:-a.txt}", "a.txt"),
+            ("echo > ${f_1-a.txt}", "a.txt"),
+        ] {
             assert!(has_word(text, word), "{text}");
         }
-        for (text, word) in [("cat", "a"), ("aa.txt", "a.txt"), ("a.txt2", "a.txt"), ("", "a")] {
+        for (text, word) in
+            [("cat", "a"), ("aa.txt", "a.txt"), ("a.txt2", "a.txt"), ("b-a.txt", "a.txt"), ("", "a")]
+        {
             assert!(!has_word(text, word), "{text}");
         }
     }

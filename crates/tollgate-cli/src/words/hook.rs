@@ -108,8 +108,8 @@ pub(crate) fn hook_lost(view: &Viewpoint, path: &FilePath, text: &str, kept: Opt
 }
 
 /// Why a command counts as changing every file that it names.
-pub(crate) const HOOK_VAGUE: &str = "\nThis command changes a file whose name is not in its text, or could not be parsed, so it \
-     counts as changing every file that it names. To read a file, use a command that only reads.";
+pub(crate) const HOOK_VAGUE: &str = "\ntollgate cannot tell from the text of this command which files it changes, so it counts \
+     as changing every file that it names. To read a file, use a command that only reads.";
 
 /// A shell command that only a person may run.
 pub(crate) fn hook_people_only(command: &str) -> String {
@@ -152,8 +152,8 @@ pub(crate) fn hook_fault(error: &CliError) -> String {
 pub(crate) fn hook_not_recorded(error: &CliError) -> String {
     let [line, what, then] = explained(error);
     format!(
-        "{line}\nThe change was made, but tollgate could not record it as yours: {what}\nBefore you change the same file \
-         again, read it again. Ask a person for help: {then}"
+        "{line}\nIf this tool changed a file, tollgate could not record that change as yours: {what}\nBefore you change the \
+         same file again, read it again. Ask a person for help: {then}"
     )
 }
 

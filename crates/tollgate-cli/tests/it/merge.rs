@@ -105,7 +105,7 @@ fn why_there_is_no_merge_is_told() {
     insta::assert_snapshot!(world.run("merge a.md --agent red --json").filtered, @r#"
     exit 1
     --- stdout
-    {"file_path":"[W]/a.md","clean":false,"reason":"nothing_refused","message":"no refused write to this file is kept"}
+    {"file_path":"[W]/a.md","clean":false,"reason":"nothing_refused","message":"no refused write to this file is kept","hint":"a merge needs a refused write; to change the file, read `a.md`, then write"}
     "#);
     world.puts("a.md", "\0");
     insta::assert_snapshot!(world.run("merge a.md").filtered, @r"
@@ -118,7 +118,7 @@ fn why_there_is_no_merge_is_told() {
     insta::assert_snapshot!(world.run("merge a.md --json").filtered, @r#"
     exit 1
     --- stdout
-    {"file_path":"[W]/a.md","clean":false,"reason":"no_file","message":"the file does not exist, so there is nothing to merge with"}
+    {"file_path":"[W]/a.md","clean":false,"reason":"no_file","message":"the file does not exist, so there is nothing to merge with","hint":"read `a.md` again, redo the change on what you find, then write"}
     "#);
 }
 

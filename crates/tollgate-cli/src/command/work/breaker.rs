@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 const QUICK: Duration = Duration::from_secs(5);
 
 /// How long the breaker stays open if the settings have no pauses.
-const PAUSE: Duration = Duration::from_secs(10);
+pub(super) const PAUSE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Position {

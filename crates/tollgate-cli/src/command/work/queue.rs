@@ -17,7 +17,7 @@ use tollgate::vault::state::State;
 use tollgate::vault::store::{Hint, Noticed, Watch};
 use tollgate::vault::{ClaimQueue, ClaimRequest, Claimed, TaskName};
 
-use super::breaker::{Breaker, MayClaim};
+use super::breaker::{Breaker, MayClaim, PAUSE};
 use crate::answer::Form;
 use crate::invocation::Invocation;
 use crate::output;
@@ -160,7 +160,7 @@ impl<'a> Queue<'a> {
     /// The command put this task back into the queue, where its attempts are not counted. Without a pause, this worker would
     /// claim it again at once, for ever.
     pub(super) fn avoid(&self, task: TaskName) {
-        let pause = self.tasks.vault.terms().retry.first().copied().unwrap_or_default();
+        let pause = self.tasks.vault.terms().retry.first().copied().unwrap_or(PAUSE);
         let until = self.invocation.now().checked_add(pause).unwrap_or(Timestamp::MAX);
         self.news.change(|heard| {
             heard.avoided.insert(task, until);

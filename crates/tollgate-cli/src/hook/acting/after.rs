@@ -81,11 +81,12 @@ impl Acting<'_> {
                 shown(&aftermath.shown, path, planned)
             });
         }
-        if let Some(ticket) = pending.ticket.take() {
+        if let Some(ticket) = pending.ticket.clone() {
             // A shell command that fails has often changed something before.
             let failed = aftermath.failed && !is_shell;
             let result = if failed { ToolResult::Failed } else { ToolResult::Succeeded };
             self.gate.post_tool_use(&turn, ticket, result)?;
+            pending.ticket = None;
         }
         let reports: Vec<RunReport> =
             pending.prologues.iter().filter_map(|prologue| RunReport::read(prologue.record())).collect();

@@ -41,7 +41,7 @@ pub(crate) struct ShellChange {
     pub(crate) extent: Extent,
     /// The new text, if the command contains it.
     pub(crate) text: Option<String>,
-    /// In a folder, only the files that git tracks.
+    /// git changes it, which leaves its own files in a folder alone.
     pub(crate) by_git: bool,
     /// It may be a folder, or a link to one: its files come with it.
     pub(crate) brings_files: bool,

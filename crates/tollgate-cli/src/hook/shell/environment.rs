@@ -29,7 +29,7 @@ pub(super) struct Environment {
     pub(super) variables: HashMap<String, String>,
     /// Variables to which the command gives, or may give, a value that is not known.
     pub(super) unknown: BTreeSet<String>,
-    /// Those that are set for the current command only, and that a shell in it has, too.
+    /// Variables that are set for the current command only. A shell that the command starts has them, too.
     pub(super) passed: HashMap<String, String>,
     /// `$1`, `$2` and so on; `None` if not even their number is known.
     pub(super) positional: Option<Vec<Word>>,
@@ -97,6 +97,11 @@ impl Environment {
         self.possible_paths(text).into_iter().next().filter(|_| is_certain)
     }
 
+    /// Whether a word may name files in several folders.
+    pub(super) fn is_vague(&self, word: &Word) -> bool {
+        self.folder.is_none() && word.as_text().is_none_or(|text| !text.starts_with('/'))
+    }
+
     /// The path that a text names, in each folder that may be the current one.
     pub(super) fn possible_paths(&self, text: &str) -> Vec<PathBuf> {
         if text.is_empty() || text.contains('\0') {
@@ -114,7 +119,7 @@ impl Environment {
         let here = self.folder.as_deref()?;
         match command.trim() {
             "pwd" => Some(here),
-            "git rev-parse --show-toplevel" => here.ancestors().find(|folder| folder.join(".git").exists()),
+            "git rev-parse --show-toplevel" => git_tree(here),
             _ => None,
         }
     }
@@ -135,4 +140,9 @@ impl Environment {
             _ => None,
         }
     }
+}
+
+/// The root of the git repository that a folder is in.
+pub(super) fn git_tree(folder: &Path) -> Option<&Path> {
+    folder.ancestors().find(|folder| folder.join(".git").exists())
 }

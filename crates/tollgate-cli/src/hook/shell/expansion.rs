@@ -182,11 +182,12 @@ impl Environment {
         if rest.is_empty() {
             return value.map(str::to_owned);
         }
-        if self.unknown.contains(name) {
+        let is_argument = name.parse::<usize>().is_ok();
+        if name.is_empty() || self.unknown.contains(name) || value.is_none() && is_argument {
             return None;
         }
         let default = [":-", ":=", "-", "="].iter().find_map(|operator| rest.strip_prefix(operator))?;
-        let is_plain = !default.contains(['$', '`', '"', '\'', '\\', '*', '?', '[']);
+        let is_plain = !default.contains(['~', '$', '`', '"', '\'', '\\', '*', '?', '[']);
         let value = value.filter(|value| !value.is_empty() || !rest.starts_with(':'));
         value.or(Some(default).filter(|_| is_plain)).map(str::to_owned)
     }

@@ -1,7 +1,6 @@
 //! What `find` finds, if its tests are simple. Then the files of `-exec`, `-delete` and `| xargs` are known.
 
 use std::fs;
-use std::path::Path;
 
 use super::glob::matches_text;
 use super::state::Shell;
@@ -35,82 +34,90 @@ struct Search {
 
 /// The paths that it finds, as it spells them. `None`: they are not known.
 pub(super) fn found(shell: &Shell, arguments: &[Word]) -> Option<Vec<String>> {
-    search(arguments)?.paths(shell.env.folder.as_deref()?)
+    search(arguments)?.paths(shell)
 }
 
-/// What it prints, if it only prints.
+/// What it prints, if it only prints. Its order is not known.
 pub(super) fn printed(shell: &Shell, arguments: &[Word]) -> Option<String> {
     let search = search(arguments).filter(|search| !search.acts)?;
-    let paths = search.paths(shell.env.folder.as_deref()?)?;
+    let paths = search.paths(shell)?;
     Some(paths.into_iter().map(|path| format!("{path}{}", search.separator)).collect())
+}
+
+/// The words before the first test: where it starts.
+pub(super) fn starts(arguments: &[Word]) -> &[Word] {
+    let is_test = |word: &Word| word.as_text().is_some_and(|word| word.starts_with(['-', '(', '!']));
+    let end = arguments.iter().position(is_test).unwrap_or(arguments.len());
+    &arguments[..end]
 }
 
 /// `None`: it has a test that is not followed here.
 fn search(arguments: &[Word]) -> Option<Search> {
-    let mut words = Vec::new();
-    for word in arguments {
-        // The words of a command after `-exec` need not be known.
-        words.push(word.as_text().unwrap_or("$"));
-    }
-    let end = words.iter().position(|word| word.starts_with(['-', '(', '!'])).unwrap_or(words.len());
-    let mut starts: Vec<String> = words[..end].iter().map(|word| (*word).to_owned()).collect();
+    let first = starts(arguments);
+    let mut starts: Vec<String> =
+        first.iter().map(|word| word.as_text().map(str::to_owned)).collect::<Option<_>>()?;
     if starts.is_empty() {
         starts.push(".".to_owned());
     }
     let mut search =
         Search { starts, tests: Vec::new(), depths: (0, usize::MAX), separator: '\n', acts: false };
-    let mut rest = words[end..].iter().copied();
+    let mut rest = arguments[first.len()..].iter().map(Word::as_text);
     while let Some(word) = rest.next() {
+        let word = word?;
+        // A test after an action restricts nothing that the action does.
+        if search.acts && !["-exec", "-execdir", "-ok", "-okdir", "-delete", "-print"].contains(&word) {
+            return None;
+        }
+        let mut argument = || Some(rest.next()??.to_owned());
         match word {
-            "-name" => search.tests.push(Test::Name(rest.next()?.to_owned())),
-            "-path" | "-wholename" => search.tests.push(Test::Path(rest.next()?.to_owned())),
-            "-not" | "!" if rest.next()? == "-path" => {
-                search.tests.push(Test::NotPath(rest.next()?.to_owned()));
-            }
-            "-type" => search.tests.push(match rest.next()? {
+            "-name" => search.tests.push(Test::Name(argument()?)),
+            "-path" | "-wholename" => search.tests.push(Test::Path(argument()?)),
+            "-not" | "!" if argument()? == "-path" => search.tests.push(Test::NotPath(argument()?)),
+            "-type" => search.tests.push(match argument()?.as_str() {
                 "f" => Test::IsFile,
                 "d" => Test::IsFolder,
                 _ => return None,
             }),
-            "-mindepth" => search.depths.0 = rest.next()?.parse().ok()?,
-            "-maxdepth" => search.depths.1 = rest.next()?.parse().ok()?,
+            "-mindepth" => search.depths.0 = argument()?.parse().ok()?,
+            "-maxdepth" => search.depths.1 = argument()?.parse().ok()?,
             "-print" => {}
             "-print0" => search.separator = '\0',
             "-delete" => search.acts = true,
             "-exec" | "-execdir" | "-ok" | "-okdir" => {
                 search.acts = true;
-                rest.find(|word| [";", "+"].contains(word))?;
+                // The words of the command need not be known.
+                rest.find(|word| word.is_some_and(|word| [";", "+"].contains(&word)))?;
             }
             _ => return None,
         }
     }
-    let is_known = |text: &String| text != "$";
-    search.starts.iter().all(is_known).then_some(search)
+    Some(search)
 }
 
 impl Search {
-    fn paths(&self, folder: &Path) -> Option<Vec<String>> {
+    /// `None` if there are too many, or none: what the command itself makes is not there yet.
+    fn paths(&self, shell: &Shell) -> Option<Vec<String>> {
+        let folder = shell.env.folder.as_deref().filter(|_| !shell.has_run)?;
         let (mut found, mut looked_at) = (Vec::new(), 0);
         let mut next: Vec<(String, usize)> = self.starts.iter().map(|start| (start.clone(), 0)).collect();
         while let Some((path, depth)) = next.pop() {
-            looked_at += 1;
-            if looked_at > LOOKED_AT || found.len() > FOUND {
-                return None;
-            }
             let Ok(metadata) = fs::symlink_metadata(folder.join(&path)) else { continue };
             if depth >= self.depths.0 && self.tests.iter().all(|test| test.holds(&path, &metadata)) {
                 found.push(path.clone());
             }
             if metadata.is_dir() && depth < self.depths.1 {
-                let entries = fs::read_dir(folder.join(&path)).ok()?;
-                for entry in entries.flatten() {
+                for entry in fs::read_dir(folder.join(&path)).ok()?.flatten() {
+                    looked_at += 1;
+                    if looked_at > LOOKED_AT || found.len() > FOUND {
+                        return None;
+                    }
                     let name = entry.file_name().into_string().ok()?;
                     next.push((format!("{}/{name}", path.trim_end_matches('/')), depth + 1));
                 }
             }
         }
         found.sort();
-        Some(found)
+        Some(found).filter(|found| !found.is_empty())
     }
 }
 

@@ -6,6 +6,7 @@ use std::io::Read;
 use tollgate::turn::Extent;
 
 use super::arguments::{ProgramArgs, Valued};
+use super::environment::git_tree;
 use super::redirect::Redirects;
 use super::state::Shell;
 use super::transfer::{change, transfer};
@@ -45,38 +46,41 @@ fn git_command(shell: &mut Shell, command: &str, rest: &[Word], redirects: &Redi
         "rm" => given.has(&["cached"]),
         _ => false,
     };
+    let is_file = |word: &Word| shell.env.paths(word.clone()).iter().any(|path| path.exists());
+    let dashes = rest.iter().position(|word| word.as_text() == Some("--"));
+    let names_files = dashes.is_some() || given.operands.iter().any(is_file);
     let everything = match command {
         "reset" => given.has(&["hard"]),
-        "checkout" | "restore" | "rm" => {
-            given.has(&["pathspec-from-file"]) || given.has(&["f", "force"]) && command == "checkout"
-        }
+        "checkout" => given.has(&["pathspec-from-file"]) || given.has(&["f", "force"]) && !names_files,
+        "restore" | "rm" => given.has(&["pathspec-from-file"]),
         _ => false,
-    };
+    } && !only_index;
     let others = shell.effects.changes.len();
     match command {
         "mv" => return transfer(shell, "mv", rest),
         "apply" if !given.has(&["cached", "check", "stat", "numstat", "summary"]) => {
             let input = given.operands.first().or(redirects.inputs.first());
-            diffed(shell, input, redirects.text.as_deref());
+            diffed(shell, input, redirects, Stripped::First);
         }
         "checkout" | "restore" | "rm" if !only_index && !everything => {
-            let dashes = rest.iter().position(|word| word.as_text() == Some("--"));
             let files = match dashes {
                 Some(at) if command == "checkout" => rest[at + 1..].to_vec(),
                 _ => given.operands,
             };
             for word in files {
                 // git has patterns of its own: `'*.txt'`, `:/`.
-                let is_pattern = word
-                    .as_text()
-                    .is_some_and(|text| text.contains(['*', '?', '[']) || text.starts_with(':'));
-                // Without dashes a word may also be a branch. Only existing files count.
-                let is_file = command != "checkout"
-                    || dashes.is_some()
-                    || shell.env.paths(word.clone()).iter().any(|path| path.exists());
-                match word {
-                    _ if is_pattern => change_tree(shell),
-                    word if is_file => change(shell, vec![word], Extent::Whole, None),
+                let pattern = word.as_text().and_then(|text| {
+                    let special = text.find(['*', '?', '[']).or(text.starts_with(':').then_some(0))?;
+                    Some(text[..special].rsplit_once('/').map_or(".", |(folder, _)| folder).to_owned())
+                });
+                let exists = shell.env.paths(word.clone()).iter().any(|path| path.exists());
+                match pattern {
+                    Some(_) if word.as_text().is_some_and(|text| text.starts_with(':')) => change_tree(shell),
+                    Some(folder) if !exists => change(shell, vec![Word::text(&folder)], Extent::Whole, None),
+                    // Without dashes a word may also be a branch. Only existing files count.
+                    _ if exists || command != "checkout" || dashes.is_some() => {
+                        change(shell, vec![word], Extent::Whole, None);
+                    }
                     _ => {}
                 }
             }
@@ -90,27 +94,40 @@ fn git_command(shell: &mut Shell, command: &str, rest: &[Word], redirects: &Redi
 /// git may change every file of its working tree.
 fn change_tree(shell: &mut Shell) {
     for folder in shell.env.possible_folders().to_vec() {
-        let tree = folder.ancestors().find(|folder| folder.join(".git").exists()).unwrap_or(&folder);
-        shell.change(tree.to_owned(), Extent::Whole, None);
+        let tree = git_tree(&folder).unwrap_or(&folder).to_owned();
+        shell.change(tree, Extent::Whole, None);
     }
 }
 
-/// The files that a unified diff changes, in a file or in a text. How many folders of its names do not count depends on options
-/// and on what is there, so all names that exist count.
-pub(super) fn diffed(shell: &mut Shell, file: Option<&Word>, text: Option<&str>) {
+/// How many leading folders `patch` removes from the names in a diff.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Stripped {
+    /// Perhaps the first: `a/` and `b/`.
+    First,
+    /// Perhaps all of them.
+    All,
+}
+
+/// The files that a unified diff changes. A name in it counts as it is, and without the folders that may be removed, wherever
+/// such a file exists.
+pub(super) fn diffed(shell: &mut Shell, file: Option<&Word>, redirects: &Redirects, stripped: Stripped) {
     let read = |file: &Word| {
         let path = shell.env.path(file.as_text()?).filter(|path| path.is_file())?;
         let mut text = Vec::new();
         fs::File::open(path).ok()?.take(LARGEST_DIFF).read_to_end(&mut text).ok()?;
         Some(String::from_utf8_lossy(&text).into_owned())
     };
-    let Some(text) = text.map(str::to_owned).or_else(|| read(file?)) else { return };
+    let Some(text) = file.and_then(read).or_else(|| redirects.input_text().cloned()) else {
+        shell.effects.gave_up = true;
+        return;
+    };
     let names =
         text.lines().filter_map(|line| line.strip_prefix("+++ ").or_else(|| line.strip_prefix("--- ")));
     for name in names {
         let name = name.split('\t').next().unwrap_or(name).trim();
         let below = name.split_once('/').map(|(_, below)| below);
-        for name in [Some(name), below, name.rsplit('/').next()].into_iter().flatten() {
+        let base = name.rsplit('/').next().filter(|_| stripped == Stripped::All);
+        for name in [Some(name), below, base].into_iter().flatten() {
             for path in shell.env.possible_paths(name).into_iter().filter(|path| path.is_file()) {
                 shell.change(path, Extent::Part, None);
             }

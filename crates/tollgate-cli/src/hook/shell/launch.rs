@@ -69,6 +69,9 @@ const XARGS: Valued = Valued {
     names: &["arg-file", "delimiter", "max-args", "max-chars", "max-procs", "process-slot-var"],
 };
 
+/// The longest word that is put together, in bytes.
+const LONGEST_WORD: usize = 128 << 10;
+
 /// The largest number of names for which a command is read one by one.
 const NAMES: usize = 200;
 
@@ -87,7 +90,8 @@ pub(super) fn launched(
             let replaced =
                 given.value(&["I", "i", "replace"]).and_then(Word::as_text).filter(|text| !text.is_empty());
             let replaced = replaced.unwrap_or("{}");
-            let names = input.and_then(|input| names_in_input(input, &given));
+            let in_parts = given.has(&["n", "L", "l", "max-args", "max-lines"]) || command.is_empty();
+            let names = input.filter(|_| !in_parts).and_then(|input| names_in_input(input, &given));
             let replaces = given.has(&["I", "i", "replace"]);
             launch.commands = match names {
                 Some(names) if replaces => each(command, replaced, &names),
@@ -167,14 +171,20 @@ fn names_in_input(input: &str, given: &ProgramArgs) -> Option<Vec<String>> {
         false if given.has(&["I", "i", "replace"]) => input.lines().map(str::trim_start).collect(),
         false => input.split_whitespace().collect(),
     };
-    (names.len() <= NAMES).then(|| names.into_iter().map(str::to_owned).collect())
+    (1..=NAMES).contains(&names.len()).then(|| names.into_iter().map(str::to_owned).collect())
 }
 
 /// A command for each name, which replaces this text.
 fn each(command: &[Word], replaced: &str, names: &[String]) -> Vec<Vec<Word>> {
     let with = |name: &String| {
         let word = |word: &Word| match word.as_text() {
-            Some(text) if text.contains(replaced) => Word::text(&text.replace(replaced, name)),
+            Some(text) if text.contains(replaced) => {
+                let number = text.matches(replaced).count();
+                match text.len() + number * name.len() {
+                    ..LONGEST_WORD => Word::text(&text.replace(replaced, name)),
+                    _ => Word::Unknown,
+                }
+            }
             _ => word.clone(),
         };
         command.iter().map(word).collect()
@@ -209,8 +219,7 @@ fn executed_by_find(arguments: &[Word], found: Option<&[String]>) -> Vec<Vec<Wor
     }
     if commands.iter().any(|command| command.first().is_some_and(|program| is(program, &["rm"]))) {
         // Everything below these may be deleted.
-        let is_start = |word: &&Word| word.as_text().is_none_or(|word| !word.starts_with(['-', '(', '!']));
-        let starts = arguments.iter().take_while(is_start).cloned();
+        let starts = find::starts(arguments).iter().cloned();
         commands.push([Word::text("rmdir")].into_iter().chain(starts).collect());
     }
     commands

@@ -9,7 +9,7 @@ use super::tree::{children, is_list};
 
 impl Reader {
     /// `a && b || c`: only the first command certainly runs. A command after `&&` runs only if the one before it did, so it sees
-    /// the changes of that one. Behind `||`, and behind the list, nobody can tell which commands ran.
+    /// the changes of that one. After `||`, and after the whole list, it is not known which commands ran.
     pub(super) fn list(&mut self, node: Node<'_>, text: &str, output: OutputTarget, depth: usize) {
         let mut certain: Option<Environment> = None;
         let mut may_be_skipped = false;

@@ -1,7 +1,8 @@
 //! The effects of a shell command on files, as far as its text tells.
 //!
-//! The text is parsed with the grammar of Bash. Nothing is run and nothing is guessed: a word whose value is not in the text
-//! (an environment variable, the output of another command) names no file. A command that changes a file of such a name may
+//! The text is parsed with the grammar of Bash. Nothing is run. A word whose value is not known (an environment variable, the
+//! output of another command) names no file. `${x:-default}` counts as its default unless the command sets `x`; `$(pwd)`, the
+//! root of the git repository and a simple `find` are evaluated here. A command that changes a file of such a name may
 //! change every file that its text names; see [`Effects::gave_up`]. Changes that are missed here are found afterwards, because
 //! after each command the hook looks at the turn's files again.
 //!

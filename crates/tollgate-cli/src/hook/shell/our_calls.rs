@@ -37,43 +37,10 @@ const INTERPRETERS: [&str; 21] = [
 const PARSED: [&str; 6] = ["bash", "sh", "zsh", "dash", "ksh", "fish"];
 
 /// Programs to which our name is only a text or a file.
-const READERS: [&str; 36] = [
-    "echo",
-    "printf",
-    "grep",
-    "egrep",
-    "fgrep",
-    "rg",
-    "git",
-    "gh",
-    "ls",
-    "cat",
-    "head",
-    "tail",
-    "less",
-    "more",
-    "wc",
-    "sed",
-    "awk",
-    "gawk",
-    "mawk",
-    "diff",
-    "cp",
-    "mv",
-    "ln",
-    "rm",
-    "mkdir",
-    "touch",
-    "test",
-    "[",
-    "which",
-    "type",
-    "cd",
-    "find",
-    "man",
-    "kubectl",
-    "docker",
-    "systemctl",
+const READERS: [&str; 34] = [
+    "echo", "printf", "grep", "egrep", "fgrep", "rg", "git", "gh", "ls", "cat", "head", "tail", "less",
+    "more", "wc", "sed", "awk", "gawk", "mawk", "diff", "cp", "mv", "ln", "rm", "mkdir", "touch", "test",
+    "[", "which", "type", "cd", "find", "man", "kubectl",
 ];
 
 /// Words before the name of a package, a project or a folder.

@@ -7,7 +7,7 @@ use tollgate::turn::Extent;
 use super::after_program::AfterProgram;
 use super::arguments::{NONE, ProgramArgs, Valued};
 use super::find;
-use super::git::{diffed, git, patched};
+use super::git::{Stripped, diffed, git, patched};
 use super::launch::launched;
 use super::people::{acts_as, people_only};
 use super::redirect::{OutputTarget, Redirects};
@@ -39,6 +39,10 @@ const SHOW_SOME: [(&str, &str); 16] = [
     ("expand", "t:"),
 ];
 
+/// Programs that add and remove no names, so that `find` finds what is there now.
+const HARMLESS: [&str; 12] =
+    ["cd", "pushd", "popd", "set", "export", "echo", "printf", "ls", "cat", "grep", "rg", "sed"];
+
 /// Whether a program prints all or some of its input.
 pub(super) fn lets_through(name: &str) -> bool {
     let filters = ["sed", "awk", "gawk", "mawk", "grep", "egrep", "fgrep", "rg", "tee", "tr"];
@@ -62,6 +66,8 @@ pub(super) fn run(
         return AfterProgram::Quiet;
     };
     if name == "find"
+        // The order in which it prints is not known.
+        && redirects.outputs.is_empty()
         && let Some(text) = find::printed(shell, arguments)
     {
         return AfterProgram::Prints(text);
@@ -69,6 +75,7 @@ pub(super) fn run(
     if let Some(launch) = launched(shell, name, arguments, redirects.text.as_deref()) {
         return AfterProgram::Launched(launch);
     }
+    shell.has_run |= !HARMLESS.contains(&name);
     let given = |letters, names| ProgramArgs::of(arguments, Valued { letters, names });
     let shown = output == OutputTarget::Shown;
     match name {
@@ -174,7 +181,10 @@ pub(super) fn run(
         "patch" => {
             let given = given("p:i:o:d:r:B:D:F:V:Y:z:g:", &["strip", "input", "output", "directory"]);
             let input = given.value(&["i", "input"]).cloned().or_else(|| redirects.inputs.first().cloned());
-            diffed(shell, input.as_ref(), redirects.text.as_deref());
+            if !given.has(&["dry-run"]) {
+                let folders = if given.has(&["p", "strip"]) { Stripped::First } else { Stripped::All };
+                diffed(shell, input.as_ref(), redirects, folders);
+            }
             change(shell, given.operands.into_iter().take(1).collect(), Extent::Part, None);
         }
         "dd" => {
@@ -220,6 +230,10 @@ fn show(shell: &mut Shell, files: Vec<Word>, extent: Extent, redirects: &Redirec
         if shell.is_exhausted(0) {
             return;
         }
+        // Elsewhere, another file of the same name may have been shown.
+        if shell.env.is_vague(&word) {
+            continue;
+        }
         for path in shell.env.paths(word) {
             if !path.is_dir() && !path.ends_with("-") {
                 shell.read(path, extent);
@@ -238,7 +252,8 @@ fn touch(shell: &mut Shell, files: Vec<Word>) {
     }
 }
 
-/// If the folder is not there, `cd` fails, and the shell stays where it is. If its name is not known, the shell may be anywhere.
+/// If the folder is not there, `cd` fails, and the shell stays where it is. If its name is not known, only the old folder is
+/// left as a candidate.
 fn change_folder(shell: &mut Shell, arguments: &[Word]) {
     let given = ProgramArgs::of(arguments, NONE);
     let folders: Vec<PathBuf> = match given.operands.first().map(Word::as_text) {
@@ -247,8 +262,13 @@ fn change_folder(shell: &mut Shell, arguments: &[Word]) {
         Some(name) => name.map(|name| shell.env.possible_paths(name)).unwrap_or_default(),
     };
     let last = shell.env.folder.clone();
+    let is_absolute = given
+        .operands
+        .first()
+        .and_then(Word::as_text)
+        .is_none_or(|name| name == "-" || name.starts_with('/'));
     match &folders[..] {
-        [folder] if shell.has_folder(folder) => {
+        [folder] if shell.has_folder(folder) && (last.is_some() || is_absolute) => {
             shell.env.folder = Some(folder.clone());
             shell.env.folders.clear();
         }

@@ -8,6 +8,7 @@ use tree_sitter::{Node, ParseOptions, Parser, Tree};
 
 use super::after_program::AfterProgram;
 use super::effects::Effects;
+use super::environment::AGENT;
 use super::launch::Launched;
 use super::our_calls::may_rename_us;
 use super::people::may_be_people_only;
@@ -265,6 +266,9 @@ impl Reader {
             if self.shell.is_exhausted(depth) {
                 return;
             }
+            // The matches are in several folders, so their names are no longer relative.
+            let is_pattern = matches!(word, Word::Text { pattern: Some(_), .. });
+            self.shell.effects.gave_up |= is_pattern && self.shell.env.is_vague(&word);
             expanded.extend(self.shell.env.globbed(word));
         }
         let before = (!assignments.is_empty())
@@ -362,7 +366,10 @@ impl Reader {
         let env = self.shell.env.clone();
         let running = std::mem::take(&mut self.running);
         // Of the outer shell's other variables it has only those that were exported, and which these are is not known.
-        self.shell.env.variables = std::mem::take(&mut self.shell.env.passed);
+        let passed = std::mem::take(&mut self.shell.env.passed);
+        let outer = std::mem::replace(&mut self.shell.env.variables, passed);
+        let lost = outer.into_keys().filter(|name| !self.shell.env.variables.contains_key(name));
+        self.shell.env.unknown.extend(lost.filter(|name| name != AGENT));
         self.shell.env.functions.clear();
         self.shell.env.positional = Some(arguments);
         if !self.shell.is_exhausted(depth + 1) {

@@ -49,6 +49,8 @@ pub(super) struct Shell {
     pub(super) runs_unknown_text: bool,
     /// The command copies, links or looks up our program, or puts its name in a variable.
     pub(super) may_rename_us: bool,
+    /// A program has run that may have added or removed names.
+    pub(super) has_run: bool,
     /// The time that this thread had used when the parsing began.
     started: Duration,
 }
@@ -74,6 +76,7 @@ impl Shell {
             links: HashMap::new(),
             runs_unknown_text: false,
             may_rename_us: false,
+            has_run: false,
             started: processor_time(),
         }
     }
@@ -118,9 +121,9 @@ impl Shell {
 
     /// The files that a word names, for a change of them. If they are not known, they may be all that the command names.
     pub(super) fn targets(&mut self, word: Word) -> Vec<PathBuf> {
+        self.effects.gave_up |= self.env.is_vague(&word);
         let names = self.env.expand(word);
-        let is_certain = |name: &String| self.env.path(name).is_some();
-        self.effects.gave_up |= names.is_empty() || !names.iter().all(is_certain);
+        self.effects.gave_up |= names.is_empty();
         names.iter().flat_map(|name| self.env.possible_paths(name)).collect()
     }
 

@@ -84,8 +84,9 @@ fn reads() {
         ("cd sub && cat y", vec!["sub/y"]),
         ("cd sub; cat y; cd ..; cat a.txt", vec!["sub/y", "sub/../a.txt"]),
         ("(cd sub && cat y); cat a.txt", vec!["sub/y", "a.txt"]),
-        // If `$X` is this folder. What the agent did not see is not counted.
-        ("cd $X && cat y", vec!["y"]),
+        ("cd $X && cat y", vec![]),
+        // Another file of the same name may have been shown.
+        ("ls && cd sub; cat y", vec![]),
         ("cat $X/a.txt", vec![]),
         ("f=a.txt; cat \"$f\" ${f}", vec!["a.txt"]),
         ("for f in a.txt b.txt; do cat $f; done", vec!["a.txt", "b.txt"]),
@@ -692,7 +693,6 @@ fn a_file_is_changed_in_every_folder_that_may_be_the_current_one() {
         ("OUT=${OUT:-a.txt}; echo x > $OUT", "a.txt"),
         ("F=b.txt; echo x > \"${F:-a.txt}\"", "b.txt"),
         ("F=; echo x > \"${F:-a.txt}\"", "a.txt"),
-        ("F=${1-a.txt}; echo x > \"$F\"", "a.txt"),
         ("f() { echo x; } > a.txt; f", "a.txt"),
     ] {
         if !here.changes(command).contains(&changed.into()) {
@@ -701,13 +701,16 @@ fn a_file_is_changed_in_every_folder_that_may_be_the_current_one() {
     }
     assert_eq!(missed, Vec::new());
     assert_eq!(here.changes("F=$(cat b.txt); echo x > \"${F:-a.txt}\""), Vec::<String>::new());
-    assert_eq!(here.changes("true && F=b.txt; echo x > \"${F:-a.txt}\""), Vec::<String>::new());
-    for (command, read) in [
-        ("ls && cd sub; cat y", "sub/y"),
-        ("cd nosuch 2>/dev/null || cd sub; cat y", "sub/y"),
-        ("cat \"$(pwd)/a.txt\"", "a.txt"),
-        ("cat \"${F:-a.txt}\"", "a.txt"),
+    for command in [
+        "true && F=b.txt; echo x > \"${F:-a.txt}\"",
+        "export F=b.txt; bash -c 'echo x > \"${F:-a.txt}\"'",
+        "set -- $(cat b.txt); echo x > \"${1:-a.txt}\"",
+        "echo x > ${F:-~/a.txt}",
     ] {
+        assert_eq!(here.changes(command), Vec::<String>::new(), "{command}");
+        assert!(here.effects(command).gave_up, "{command}");
+    }
+    for (command, read) in [("cat \"$(pwd)/a.txt\"", "a.txt"), ("cat \"${F:-a.txt}\"", "a.txt")] {
         assert!(here.reads(command).contains(&read.into()), "{command}: {:?}", here.reads(command));
     }
 }
@@ -735,6 +738,10 @@ fn git_changes_files_by_its_own_patterns_and_leaves_them_alone_in_the_index() {
     }
     assert_eq!(here.changes("rm e.txt; git checkout -- e.txt"), ["e.txt"]);
     assert_eq!(here.changes("git restore -SW a.txt"), ["a.txt"]);
+    assert_eq!(here.changes("git checkout -- 'sub/*'"), ["sub"]);
+    assert_eq!(here.changes("git checkout -f -- a.txt"), ["a.txt"]);
+    let staged = "git restore --staged --pathspec-from-file=list";
+    assert_eq!(here.changes(staged), Vec::<String>::new());
     assert_eq!(
         here.effects("find .git/hooks -type f -delete").touched,
         [here.keep.path().join(".git/hooks")]
@@ -752,7 +759,6 @@ fn the_files_that_find_and_xargs_hand_on_are_known() {
         ("find . -name '*.rs' -print0 | xargs -0 sed -i s/x/y/", vec!["./c.rs~", "./d.rs~"]),
         ("echo a.txt | xargs rm", vec!["a.txt"]),
         ("printf '%s\\n' a.txt | xargs -I% cp b.txt %", vec!["a.txt"]),
-        ("find . -maxdepth 1 -name y -delete", vec![]),
     ] {
         let changed: Vec<String> =
             here.changes(command).iter().map(|path| path.replace("/./", "/")).collect();
@@ -769,6 +775,14 @@ fn the_files_that_find_and_xargs_hand_on_are_known() {
         "xargs rm < a.txt",
         "grep -rl x . | xargs sed -i s/x/y/",
         "cd $X; find . -name a.txt -delete",
+        "find . -maxdepth 1 -name y -delete",
+        "N=$(basename ./a.txt); find . -name \"$N\" -exec sed -i s/a/b/ {} +",
+        "tar xf up.tgz && find . -name a.txt -exec cp {} sub/ \\;",
+        "echo a.txt b.txt | xargs -n1 cp c.rs",
+        "find . -exec sed -i s/a/b/ {} + -name '*.md'",
+        "cd \"$(dirname other/x)\"; cd sub && echo x > y",
+        "cd \"$(dirname sub/y)\" && rm *.txt",
+        "curl https://x | git apply",
     ] {
         assert!(here.effects(command).gave_up, "{command}");
     }
@@ -791,7 +805,9 @@ fn the_files_of_a_diff_are_changed() {
     for command in ["patch -p1", "git apply"] {
         assert_eq!(here.changes(&format!("{command} <<'E'\n{diff}E")), ["a.txt~", "sub/y~"], "{command}");
     }
-    assert_eq!(here.changes("git apply --check fix.patch"), Vec::<String>::new());
+    for command in ["git apply --check fix.patch", "patch -p1 --dry-run < fix.patch"] {
+        assert_eq!(here.changes(command), Vec::<String>::new(), "{command}");
+    }
 }
 
 /// A shell stays where it is if `cd` fails.

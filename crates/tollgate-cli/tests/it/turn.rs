@@ -152,7 +152,7 @@ fn a_call_without_a_turn_gets_a_hint() {
     exit 2
     --- stderr
     error: invalid `TOLLGATE_TURN`: `../up` is not a valid turn id: use 1 to 64 letters, digits and `-_.@+`, not starting with a dot or a dash
-    hint: set `TOLLGATE_TURN` to a valid name, or unset it
+    hint: set the variable to a valid value, or unset it
     "#);
 }
 

@@ -6,7 +6,7 @@ use tollgate::vault::TaskName;
 use tollgate::vault::brief::Priority;
 use tollgate::vault::new_task::{BadNewTask, NewTask};
 
-use super::prose;
+use super::prose::prose;
 use crate::answer::{Answer, Said};
 use crate::command::bytes::stdin;
 use crate::error::{CliError, UsageError};

@@ -12,7 +12,7 @@ use tollgate::vault::state::State;
 use tollgate::vault::store::Task;
 use tollgate::vault::{Allowed, Denial, Landed, Reclaimed, TaskName};
 
-use super::prose;
+use super::prose::prose;
 use crate::answer::{Answer, Said};
 use crate::error::{CliError, NoPerson, UsageError};
 use crate::invocation::Invocation;

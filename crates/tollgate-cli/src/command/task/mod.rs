@@ -8,6 +8,7 @@ mod foreign;
 mod import;
 mod list;
 mod own;
+mod prose;
 mod show;
 
 use clap::Args;
@@ -16,7 +17,6 @@ use super::dispatch::commands;
 use crate::answer::Answer;
 use crate::error::CliError;
 use crate::invocation::Invocation;
-use crate::words;
 
 pub(crate) use claim::{said_claimed, said_nothing_to_claim};
 
@@ -60,15 +60,6 @@ commands! {
         Reclaim(decide::TaskReclaimArgs) => decide::reclaim,
         Figures(list::TaskFiguresArgs) => list::figures,
     }
-}
-
-/// Text that a person or an agent writes. It may begin with `-`, like a list. A single word that begins with `--` is an option
-/// whose place is elsewhere, or is misspelt.
-fn prose(text: &str) -> Result<String, String> {
-    let is_option = text.starts_with("--")
-        && text[2..].starts_with(|c: char| c.is_ascii_alphabetic())
-        && !text.contains(char::is_whitespace);
-    if is_option { Err(words::not_prose(text)) } else { Ok(text.to_owned()) }
 }
 
 pub(crate) fn run(invocation: &Invocation, args: &TaskArgs) -> Result<Answer, CliError> {

@@ -11,7 +11,7 @@ use tollgate::vault::shown::noted_json;
 use tollgate::vault::state::State;
 use tollgate::vault::{NotOwner, Release, TaskName};
 
-use super::prose;
+use super::prose::prose;
 use crate::answer::{Answer, Said};
 use crate::command::bytes::stdin;
 use crate::error::{CliError, UsageError};

@@ -91,8 +91,9 @@ fn git_command(shell: &mut Shell, command: &str, rest: &[Word], redirects: &Redi
     shell.effects.changes[others..].iter_mut().for_each(|change| change.by_git = true);
 }
 
-/// git may change every file of its working tree.
+/// git may change every file of its working tree, even one that it does not track yet: another commit may have it.
 fn change_tree(shell: &mut Shell) {
+    shell.effects.gave_up |= shell.env.folder.is_none();
     for folder in shell.env.possible_folders().to_vec() {
         let tree = git_tree(&folder).unwrap_or(&folder).to_owned();
         shell.change(tree, Extent::Whole, None);

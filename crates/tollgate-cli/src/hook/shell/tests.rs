@@ -783,6 +783,7 @@ fn the_files_that_find_and_xargs_hand_on_are_known() {
         "cd \"$(dirname other/x)\"; cd sub && echo x > y",
         "cd \"$(dirname sub/y)\" && rm *.txt",
         "curl https://x | git apply",
+        "git -C \"$REPO\" reset --hard",
     ] {
         assert!(here.effects(command).gave_up, "{command}");
     }

@@ -91,7 +91,6 @@ pub(super) fn message_and_hint(error: &CliError) -> (String, String) {
 /// What to do about a fault. Every fault has a hint.
 pub(super) fn hint(fault: &Fault) -> String {
     let hint = match fault {
-        Fault::Missing { what } if what.starts_with("the branch ") => return push_the_branch(what),
         Fault::Missing { what } => missing_hint(what),
         Fault::Invalid { what } => invalid_hint(what),
         Fault::Io { doing: "open the workspace", .. } => {
@@ -117,15 +116,6 @@ pub(super) fn hint(fault: &Fault) -> String {
     hint.into()
 }
 
-/// The remote has no such branch. Names have no backticks.
-fn push_the_branch(what: &str) -> String {
-    let mut names = what.split('`').skip(1).step_by(2);
-    let (branch, remote) = (names.next().unwrap_or_default(), names.next().unwrap_or_default());
-    format!(
-        "run `git push -u {remote} {branch}` once, or set `branch` under `[vault]` in `.tollgate/config.toml`"
-    )
-}
-
 fn missing_hint(what: &str) -> &'static str {
     if what.starts_with("the turn ") {
         "it has ended, was not used for a day, or belongs to another workspace: `unset TOLLGATE_TURN` if that names it; \
@@ -136,6 +126,8 @@ fn missing_hint(what: &str) -> &'static str {
         "run `tollgate task list` to see all tasks"
     } else if what.starts_with("the vault ") {
         "run `tollgate init --vault` to create one, or set `dir` under `[vault]` in `.tollgate/config.toml` to its folder"
+    } else if what.starts_with("the branch ") {
+        "push the branch once, as in `git push -u origin main`, or set `branch` under `[vault]` in `.tollgate/config.toml`"
     } else if what.starts_with("the token ") {
         "run `tollgate token list` to see all tokens of this workspace"
     } else if what == "the current folder" {

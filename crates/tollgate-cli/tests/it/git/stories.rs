@@ -191,7 +191,7 @@ fn a_remote_without_the_branch_is_explained() {
     assert_eq!(
         ran.stderr(),
         "error: the branch `other` of the remote `origin` does not exist\n\
-         hint: run `git push -u origin other` once, or set `branch` under `[vault]` in `.tollgate/config.toml`\n"
+         hint: push the branch once, as in `git push -u origin main`, or set `branch` under `[vault]` in `.tollgate/config.toml`\n"
     );
 }
 

@@ -95,18 +95,21 @@ fn a_stopped_worker_tries_one_task_and_goes_on_when_it_works() {
     worker.signal(Signal::TERM);
 }
 
-#[test]
-fn a_worker_wakes_up_when_a_pause_is_over() {
+/// A worker whose command ends its first attempt in this way makes the second one after the pause.
+fn second_attempt_pauses(script: &str) {
     let world = world("retry = [\"300ms\"]\n");
     world.run("task add X").is(0);
-    let worker =
-        work(&world, "--agent blue --interval 86400", "test -e $TMP/tried || { touch $TMP/tried; exit 1; }");
-    let worker = worker.starts();
+    let worker = work(&world, "--agent blue --interval 86400", script).starts();
     until("the second attempt", || world.path("vault/Done/x.md").exists().then_some(()));
     let claims: Vec<jiff::Timestamp> =
         lines(&world, "CLAIM").iter().map(|line| line["time"].as_str().unwrap().parse().unwrap()).collect();
     assert!(claims[1].duration_since(claims[0]).as_millis() >= 300, "{claims:?}");
     worker.signal(Signal::TERM);
+}
+
+#[test]
+fn a_worker_wakes_up_when_a_pause_is_over() {
+    second_attempt_pauses("test -e $TMP/tried || { touch $TMP/tried; exit 1; }");
 }
 
 #[test]
@@ -280,15 +283,9 @@ fn a_command_that_puts_its_task_back_does_not_get_it_again_at_once() {
 
 #[test]
 fn a_task_that_its_command_put_back_is_claimed_again_after_the_pause() {
-    let world = world("retry = [\"300ms\"]\n");
-    world.run("task add X").is(0);
-    let script = "test -e $TMP/tried || { touch $TMP/tried; mv $TOLLGATE_TASK vault/Needs_Action/; }";
-    let worker = work(&world, "--agent blue --interval 86400", script).starts();
-    until("the second attempt", || world.path("vault/Done/x.md").exists().then_some(()));
-    let claims: Vec<jiff::Timestamp> =
-        lines(&world, "CLAIM").iter().map(|line| line["time"].as_str().unwrap().parse().unwrap()).collect();
-    assert!(claims[1].duration_since(claims[0]).as_millis() >= 300, "{claims:?}");
-    worker.signal(Signal::TERM);
+    second_attempt_pauses(
+        "test -e $TMP/tried || { touch $TMP/tried; mv $TOLLGATE_TASK vault/Needs_Action/; }",
+    );
 }
 
 #[test]

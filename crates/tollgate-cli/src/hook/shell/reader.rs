@@ -28,7 +28,7 @@ pub(crate) fn effects(command: &str, folder: &Path, home: Option<&Path>) -> Effe
     if effects.unclear {
         // The shell may understand what the grammar does not. Then every word may be the name of a file to change.
         effects.gave_up = true;
-        let words: BTreeSet<&str> = words_of(command).collect();
+        let words: BTreeSet<&str> = possible_names(command).collect();
         effects.touched.extend(words.into_iter().take(NAMED).filter_map(|word| path_of(word, folder, home)));
     }
     if (effects.unclear || runs_unknown_text) && effects.people_only.is_none() {
@@ -41,7 +41,7 @@ pub(crate) fn effects(command: &str, folder: &Path, home: Option<&Path>) -> Effe
 const NAMED: usize = 20_000;
 
 /// What may be a word of a text that cannot be parsed.
-fn words_of(text: &str) -> impl Iterator<Item = &str> {
+fn possible_names(text: &str) -> impl Iterator<Item = &str> {
     let words = text.split(|c: char| c.is_whitespace() || "\"'`;|&<>(){}$=,".contains(c));
     words.filter(|word| !word.is_empty() && !word.contains('\0'))
 }

@@ -6,6 +6,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::private::LinkOnTheWay;
+
 /// The result of anything that can fail.
 pub type Result<T, E = Fault> = std::result::Result<T, E>;
 
@@ -159,6 +161,9 @@ impl Fault {
 fn io_hint(error: &io::Error, path: &Path) -> Option<&'static str> {
     if path.as_os_str().as_encoded_bytes().contains(&0) {
         return Some("a path cannot contain a NUL character; give another path");
+    }
+    if error.get_ref().is_some_and(|source| source.is::<LinkOnTheWay>()) {
+        return Some("tollgate follows no links to its own folders: delete the link, then try again");
     }
     Some(match error.kind() {
         io::ErrorKind::StorageFull => "free some space and try again; nothing was changed",

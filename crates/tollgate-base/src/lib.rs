@@ -15,6 +15,7 @@ pub mod ledger;
 pub mod lock;
 pub mod name;
 mod notify_settings;
+pub mod private;
 pub mod program;
 pub mod settings;
 mod store_choice;

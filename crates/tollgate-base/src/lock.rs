@@ -13,10 +13,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::fs::{Mode, OFlags, openat};
 use rustix::io::Errno;
 
 use crate::error::{At, Result};
+use crate::private;
 use crate::sys;
 
 /// The number of attempts that keep the core, about a microsecond apart. Most locks are held for a few microseconds on
@@ -130,12 +131,24 @@ fn wait_for(
 /// Opens a file that processes share and that is locked or written in place. Creates it if it is missing, never truncates
 /// it.
 pub fn open(path: &Path) -> Result<File> {
-    match open_noatime(CWD, path, OFlags::RDWR) {
+    match private_noatime(path, OFlags::RDWR) {
         // Only now, because to create a file the kernel locks the folder against all others.
-        Err(Errno::NOENT) => open_noatime(CWD, path, OFlags::RDWR | OFlags::CREATE),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            private_noatime(path, OFlags::RDWR | OFlags::CREATE)
+        }
         opened => opened,
     }
     .at("open", path)
+}
+
+/// [`private::open`] with `O_NOATIME` where that is allowed, see [`open_noatime`].
+fn private_noatime(path: &Path, flags: OFlags) -> io::Result<File> {
+    #[cfg(target_os = "linux")]
+    match private::open(path, flags | OFlags::NOATIME) {
+        Err(error) if error.raw_os_error() == Some(libc::EPERM) => {}
+        opened => return opened,
+    }
+    private::open(path, flags)
 }
 
 /// Opens with `O_NOATIME` where that is allowed: on files of our own. Otherwise the first read after each write updates the

@@ -24,8 +24,7 @@ fn check_name(text: &str) -> Result<(), String> {
 }
 
 fn check_id(prefix: &str, text: &str) -> Result<(), String> {
-    let hex = text.strip_prefix(prefix).unwrap_or_default();
-    if hex.len() == 16 && hex.bytes().all(|b| b.is_ascii_hexdigit()) {
+    if text.strip_prefix(prefix).is_some_and(is_random_id) {
         return Ok(());
     }
     Err(format!("it should be `{prefix}` and 16 hex digits"))
@@ -108,6 +107,11 @@ pub fn random_id() -> Result<String> {
     let bits = getrandom::u64()
         .map_err(|error| Fault::invalid(format!("the system has no random numbers: {error}")))?;
     Ok(format!("{bits:016x}"))
+}
+
+/// Whether [`random_id`] can have made this.
+pub fn is_random_id(text: &str) -> bool {
+    text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 #[cfg(test)]

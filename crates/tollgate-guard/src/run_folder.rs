@@ -3,22 +3,24 @@
 //! A lock beside the folder says that the run lives. The folder of a dead run is removed by the next run and by the next
 //! sweep: nothing in it was ever visible in the workspace.
 
-use std::ffi::{OsStr, OsString};
-use std::fs;
-use std::io;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::disk::gone_is_none;
 use crate::root::Root;
 use tollgate_base::error::{At, Result};
-use tollgate_base::file::names_in;
 use tollgate_base::lock::{Lock, has_name};
-use tollgate_base::name::random_id;
+use tollgate_base::name::{is_random_id, random_id};
+use tollgate_base::private;
 
 const RUNS: &str = "runs";
 
 const LOCK: &str = ".lock";
+
+/// Nobody else may look into the layer of a command.
+const MODE: u32 = 0o700;
 
 /// The folder of a run that lives as long as this value.
 #[derive(Debug)]
@@ -32,7 +34,7 @@ impl RunFolder {
     /// Creates a folder, and removes those of dead runs.
     pub fn create(root: &Root) -> Result<Self> {
         let runs = root.state_path().join(RUNS);
-        make_private(&runs)?;
+        private::create_folder(&runs, MODE).at("make the folder", &runs)?;
         remove_dead(root)?;
         loop {
             let id = random_id()?;
@@ -44,7 +46,7 @@ impl RunFolder {
                 continue;
             }
             let path = runs.join(id);
-            make_private(&path)?;
+            private::create_folder(&path, MODE).at("make the folder", &path)?;
             return Ok(Self { path, lock_file, _lock: lock });
         }
     }
@@ -56,68 +58,44 @@ impl RunFolder {
 
     /// Removes the folder.
     pub fn remove(self) -> Result<()> {
-        remove_tree(&self.path).at("remove the folder", &self.path)?;
-        fs::remove_file(&self.lock_file).at("remove", &self.lock_file)
+        remove(&self.path, &self.lock_file)
     }
 }
 
-/// Removes the folders of dead runs. Returns their number.
+/// Removes the folders of dead runs. Returns their number. Names that no run makes are left alone: somebody else brought them.
 pub(crate) fn remove_dead(root: &Root) -> Result<usize> {
     let runs = root.state_path().join(RUNS);
-    if !runs.exists() {
-        return Ok(0);
-    }
-    let is_lock = |name: &OsStr| Path::new(name).extension().is_some_and(|end| end == &LOCK[1..]);
-    let mut ids: Vec<OsString> = Vec::new();
-    for name in names_in(&runs)? {
-        let id = if is_lock(&name) { Path::new(&name).file_stem().unwrap_or_default() } else { &name };
-        ids.push(id.to_owned());
-    }
-    ids.sort();
-    ids.dedup();
+    let Some(names) = gone_is_none(private::names(&runs).at("list the folder", &runs))? else { return Ok(0) };
+    let id_of = |name: &OsString| {
+        let name = name.to_str()?;
+        let id = name.strip_suffix(LOCK).unwrap_or(name);
+        is_random_id(id).then(|| id.to_owned())
+    };
+    let ids: BTreeSet<String> = names.iter().filter_map(id_of).collect();
     let mut removed = 0;
     for id in ids {
-        let mut lock_file = runs.join(&id);
-        lock_file.as_mut_os_string().push(LOCK);
+        let lock_file = runs.join(format!("{id}{LOCK}"));
         let Some(lock) = Lock::acquire(&lock_file, Duration::ZERO)? else { continue };
         // Another process has removed it between the opening of the file and its lock.
         if !has_name(lock.file()) {
             continue;
         }
-        let folder = runs.join(&id);
-        remove_tree(&folder).at("remove the folder", &folder)?;
-        fs::remove_file(&lock_file).at("remove", &lock_file)?;
+        remove(&runs.join(&id), &lock_file)?;
         removed += 1;
     }
     Ok(removed)
 }
 
-fn make_private(folder: &Path) -> Result<()> {
-    match fs::DirBuilder::new().mode(0o700).create(folder) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        made => made.at("make the folder", folder),
-    }
-}
-
-/// Removes a folder with everything in it. The kernel leaves folders in it that nobody may open.
-fn remove_tree(folder: &Path) -> io::Result<()> {
-    match fs::symlink_metadata(folder) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        found => found?,
-    };
-    fs::set_permissions(folder, fs::Permissions::from_mode(0o700))?;
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        match entry.file_type()?.is_dir() {
-            true => remove_tree(&entry.path())?,
-            false => fs::remove_file(entry.path())?,
-        }
-    }
-    fs::remove_dir(folder)
+/// The lock last: a folder without one is removed by the next run.
+fn remove(folder: &Path, lock_file: &Path) -> Result<()> {
+    private::remove_tree(folder).at("remove the folder", folder)?;
+    private::remove_file(lock_file).at("remove", lock_file)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::workspace::{Options, Workspace};
 
@@ -127,7 +105,7 @@ mod tests {
         fs::create_dir(folder.path().join(".tollgate")).unwrap();
         let workspace = Workspace::open(folder.path(), Options::default()).unwrap();
         let runs = folder.path().join(".tollgate").join(RUNS);
-        make_private(&runs).unwrap();
+        fs::create_dir(&runs).unwrap();
         for round in 0..300 {
             let dead = runs.join(format!("{round:016x}"));
             fs::create_dir(&dead).unwrap();

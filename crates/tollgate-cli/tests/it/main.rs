@@ -21,6 +21,7 @@ mod mcp;
 mod mcp_setup;
 mod merge;
 mod old_state;
+mod own_state;
 mod owners;
 mod people;
 mod postgres;

@@ -13,7 +13,7 @@ use tollgate::protected::Protected;
 use tollgate::settings::StoreChoice;
 use tollgate::tasks::{StoreLogin, TaskOptions, VaultHome, workspace_id};
 use tollgate::trust::Agreements;
-use tollgate::workspace::{Options, Workspace};
+use tollgate::workspace::{Options, STATE_FOLDER, Workspace};
 
 /// The files that enable or disable the hooks of agent programs, as ends of paths. A test of the command line compares them
 /// with its own.
@@ -61,7 +61,14 @@ pub(crate) fn options(root: &Path) -> Result<Options> {
     let paths = own.map(|folder| folder.join("tollgate")).chain(in_memory).collect();
     let anywhere = SWITCHES.lines().map(PathBuf::from).collect();
     let protected = Protected { paths, anywhere, ..Protected::default() };
-    Ok(Options { ledger_head: ledger_head(root)?, protected, ..Options::default() })
+    Ok(Options { ledger_head: ledger_head(root)?, protected, state: inner_state(root), ..Options::default() })
+}
+
+/// The folder for state in the view of `tollgate run`, where that of the workspace cannot be written.
+fn inner_state(root: &Path) -> Option<PathBuf> {
+    let found = rustix::fs::statvfs(root.join(STATE_FOLDER)).ok()?;
+    let is_closed = found.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY);
+    folder("TOLLGATE_RUN_FOLDER").filter(|_| is_closed).map(|run| run.join("inner"))
 }
 
 fn refuse_strangers(root: &Path) -> Result<()> {

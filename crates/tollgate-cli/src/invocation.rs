@@ -14,21 +14,23 @@ use tollgate::gate::Gate;
 use tollgate::ledger::Ledger;
 use tollgate::name::{Agent, TurnId};
 use tollgate::protected::Protected;
-use tollgate::settings::{LedgerSettings, Settings};
+use tollgate::settings::{LedgerSettings, Settings, Unread};
 use tollgate::shared_turn::{Leaves, SharedTurn, SharedTurns};
 use tollgate::tasks::{StoreLogin, open_workspace, workspace_id};
 use tollgate::turn::{Session, Turn, TurnState};
 use tollgate::vault::claim::ClaimId;
 use tollgate::workspace::{Options, STATE_FOLDER, Workspace, has_state, read_settings};
-use tollgate_run::{LEVEL_VARIABLE, RunLevel};
+use tollgate_run::RunLevel;
+use tollgate_run::door::INNER;
 use tollgate_server::tokens::TokenFile;
 
 use crate::answer::Form;
 use crate::error::{CliError, UsageError};
 use crate::global_args::GlobalArgs;
 use crate::host;
+use crate::replace::{FileAccess, make_folder};
 use crate::root::{self, FoundBy};
-use crate::surroundings::{ExportVariables, Surroundings};
+use crate::surroundings::{CARRIED, ExportVariables, Surroundings};
 use crate::trust::TrustStore;
 use crate::turn_place::{TurnPlace, turn_folders_without_runtime, turn_place_in_workspace, turn_places};
 use crate::words::{self, Viewpoint};
@@ -198,11 +200,18 @@ impl Invocation {
             return Err(Fault::Invalid { what: words::home_is_not_set_up(&root) });
         }
         self.refuse_stranger(&root)?;
+        let state = self.inner_state();
+        let settings = match settings {
+            None if state.is_some() => Some(read_settings(&root.join(STATE_FOLDER).join("config.toml"))?),
+            settings => settings,
+        };
         let options = Options {
-            settings,
+            // The run judges what the command may overwrite.
+            settings: settings
+                .map(|settings| if state.is_some() { judged_later(settings) } else { settings }),
+            state,
             ledger_head: self.ledger_head(&root)?,
             protected: self.protected(),
-            in_view: Surroundings::says(LEVEL_VARIABLE, RunLevel::Transaction.word()),
             ..Options::default()
         };
         let workspace = open_workspace(&root, agent, options)?;
@@ -218,6 +227,33 @@ impl Invocation {
         home.is_some_and(|home| home.starts_with(folder))
     }
 
+    /// The level of the run in which this process is.
+    pub(crate) fn run_level(&self) -> Option<RunLevel> {
+        self.surroundings.run
+    }
+
+    /// The folder of that run.
+    pub(crate) fn run_folder_of_command(&self) -> Option<PathBuf> {
+        self.surroundings.run_folder.clone()
+    }
+
+    /// The folder for state in the view of a transaction, where that of the workspace cannot be written.
+    pub(crate) fn inner_state(&self) -> Option<PathBuf> {
+        let in_view = self.surroundings.run == Some(RunLevel::Transaction);
+        self.surroundings.run_folder.as_ref().filter(|_| in_view).map(|folder| folder.join(INNER))
+    }
+
+    /// Whether a command of a run has started this process, or makes the call that it carries out.
+    pub(crate) fn is_for_a_run(&self) -> bool {
+        self.surroundings.run.is_some() || self.surroundings.carried.is_some()
+    }
+
+    /// The agent of the run for which this process carries out a call.
+    pub(crate) fn carried_for(&self) -> Result<Option<Agent>, CliError> {
+        let agent = self.surroundings.carried.as_ref().filter(|agent| !agent.is_empty());
+        agent.map(|agent| from_environment(CARRIED, agent)).transpose()
+    }
+
     /// The workspace in which this call has created state, because it was not set up.
     pub(crate) fn created(&self) -> Option<&Path> {
         self.created.get().map(PathBuf::as_path)
@@ -229,6 +265,18 @@ impl Invocation {
         let own = [state, config, runtime].into_iter().flatten().map(|folder| folder.join("tollgate"));
         let paths = own.chain(turn_folders_without_runtime(*uid)).collect();
         Protected { paths, anywhere: host::switches(), ..Protected::default() }
+    }
+
+    /// What a command sees outside of the workspace and cannot change: what agents must not change there, such as agreements, tokens
+    /// and the turns of all agents. A missing folder of the user is made, so that no command makes it first.
+    pub(crate) fn closed_folders(&self, root: &Path) -> Vec<PathBuf> {
+        let Surroundings { state, config, .. } = &self.surroundings;
+        for folder in [state, config].into_iter().flatten() {
+            let _ = make_folder(&folder.join("tollgate"), FileAccess::Private);
+        }
+        let outside = self.protected().paths.into_iter().filter(|path| path.is_absolute());
+        let real = outside.filter_map(|path| path.canonicalize().ok());
+        real.filter(|path| !root.starts_with(path)).collect()
     }
 
     /// The gate. If the environment names a claim, it lets nothing through once the claim is lost.
@@ -243,6 +291,10 @@ impl Invocation {
 
     fn fenced(&self, workspace: Workspace) -> Result<Gate, Fault> {
         let gate = Gate::new(workspace);
+        // The run asks when it commits what is changed in its view.
+        if self.inner_state().is_some() {
+            return Ok(gate);
+        }
         Ok(match self.fence(gate.workspace())? {
             Some(fence) => gate.fenced(fence),
             None => gate,
@@ -419,7 +471,7 @@ impl Invocation {
 
     /// The turn of this command: the given one, else a new one for this command alone.
     pub(crate) fn turn(&self, gate: &Gate) -> Result<Box<dyn TurnState>, CliError> {
-        if self.turn_id()?.is_some() {
+        if self.turn_id()?.is_some() && self.inner_state().is_none() {
             return Ok(Box::new(self.shared_turn()?.1));
         }
         let agent = self.agent()?;
@@ -430,6 +482,7 @@ impl Invocation {
     /// What this agent knew in earlier turns and commands, if the settings ask for it.
     pub(crate) fn session(&self, gate: &Gate, agent: &Agent) -> Result<Session, Fault> {
         match gate.workspace().settings().guard.unread.into() {
+            _ if self.inner_state().is_some() => Ok(Session::default()),
             Leaves::Known => self.new_turns()?.session(agent),
             Leaves::Nothing => Ok(Session::default()),
         }
@@ -517,6 +570,12 @@ where
     T: std::str::FromStr<Err = Fault>,
 {
     value.to_string_lossy().parse().map_err(|why| UsageError::BadVariable { name, why }.into())
+}
+
+/// Settings for files in the view of a run, whose commit compares them with what the agent knows.
+fn judged_later(mut settings: Settings) -> Settings {
+    settings.guard.unread = Unread::Allow;
+    settings
 }
 
 /// A user's name as the name of an agent; `None` if no valid character is left.

@@ -114,6 +114,13 @@ pub(crate) fn commit(mut request: Request<'_>, mut changes: ViewChanges) -> Resu
     for path in all.filter(|path| root.protects_from_commands(path)) {
         refusals.extend(object(&request, &path_of(path), Reason::Protected)?);
     }
+    let links = changes.files.iter().filter(|change| matches!(change.deed, ViewDeed::Link(_)));
+    for path in links.map(|change| path_of(&change.path)) {
+        // What a link leads to, nobody compares: it could bring protected names to this path.
+        if root.protected_names_below(&path).next().is_some() {
+            refusals.extend(object(&request, &path, Reason::Protected)?);
+        }
+    }
     if !refusals.is_empty() {
         return refuse(&request, refusals);
     }

@@ -249,12 +249,38 @@ pub fn open_workspace(root: &Path, agent: Option<&Agent>, mut options: Options) 
     Workspace::open(root, Options { settings: Some(settings), ..options })
 }
 
+/// What a command sees of the tasks and cannot change, whatever its text is, and the folders in these where it may: those with the
+/// tasks that this agent has claimed. New tasks are files like others.
+pub fn closed_to_commands(workspace: &Workspace, agent: Option<&Agent>) -> (Vec<PathBuf>, Vec<PathBuf>) {
+    let (root, settings) = (workspace.path(), workspace.settings());
+    let (mut closed, mut open) = (Vec::new(), Vec::new());
+    for home in vault_homes(root, settings) {
+        let Ok(vault) = fs::canonicalize(home.folder()) else { continue };
+        let states = State::ALL.iter().filter(|state| **state != State::NeedsAction);
+        closed.extend(states.map(|state| vault.join(state.as_str())));
+        closed.push(vault.join(STATE_FOLDER));
+        let claimed = files_in(&vault, &home.settings).join(State::InProgress.as_str());
+        if let Some(agent) = agent.filter(|_| claimed.is_dir()) {
+            let own = claimed.join(agent.as_str());
+            // Otherwise the command could not write to a task that it claims later. If this fails, it cannot.
+            let _ = fs::create_dir(&own);
+            open.extend(Some(own).filter(|own| own.symlink_metadata().is_ok_and(|found| found.is_dir())));
+        }
+    }
+    (closed, open)
+}
+
+/// The vault of a workspace, and the one that it shares with other worktrees of a repository.
+fn vault_homes(root: &Path, settings: &Settings) -> Vec<VaultHome> {
+    let own = VaultHome { root: root.to_owned(), settings: settings.clone() };
+    let shared = VaultHome::of(root, settings).ok().filter(|home| home.root != root);
+    [Some(own), shared].into_iter().flatten().filter(VaultHome::has_vault).collect()
+}
+
 /// Adds what agents must not change in the vault: everything except new tasks and their own. The folders stay in place. The
 /// copy of the vault in a git worktree is protected, too, because a merge would bring its changes into the vault.
 fn protect_vaults(root: &Path, settings: &Settings, agent: Option<&Agent>, protected: &mut Protected) {
-    let own = VaultHome { root: root.to_owned(), settings: settings.clone() };
-    let shared = VaultHome::of(root, settings).ok().filter(|home| home.root != root);
-    for home in [Some(own), shared].into_iter().flatten().filter(VaultHome::has_vault) {
+    for home in vault_homes(root, settings) {
         if let Ok(vault) = fs::canonicalize(home.folder()) {
             protect_vault(&vault, &home.settings, agent, protected);
         }

@@ -17,6 +17,7 @@ pub(crate) const NOT_TRUSTED: &str = "the answer was not `yes`, so nothing new i
 pub(crate) fn nobody_trusts(why: &NoPerson) -> String {
     match why {
         NoPerson::Agent(agent) => format!("`{}` is an agent, and only people trust commands", plain(agent)),
+        NoPerson::InRun => "only people trust commands, and this is a command of `tollgate run`".into(),
         NoPerson::NoTerminal => {
             "only people trust commands, and no person can read and type here: standard input or standard error is not \
              a terminal"

@@ -84,12 +84,16 @@ impl<'a> Files<'a> {
 
     /// Where a path leads, if it is under guard.
     fn lead(&self, tracee: &Tracee, path: &PathArgument, last: FinalLink) -> Judged<Option<Guarded>> {
+        Ok(match self.find(tracee, path, last)? {
+            Lead::Outside(_) => None,
+            Lead::Inside { given, path } => Some(Guarded { given, path }),
+        })
+    }
+
+    fn find(&self, tracee: &Tracee, path: &PathArgument, last: FinalLink) -> Judged<Lead> {
         // What cannot be read is refused: nobody knows what it would change.
-        match tracee.lead(&self.memory.view, path.at, &path.text, last) {
-            Ok(Lead::Outside) => Ok(None),
-            Ok(Lead::Inside { given, path }) => Ok(Some(Guarded { given, path })),
-            Err(_) => Err(CallAnswer::Fails(libc::EACCES)),
-        }
+        let found = tracee.lead(&self.memory.view, path.at, &path.text, last);
+        found.map_err(|_| CallAnswer::Fails(libc::EACCES))
     }
 
     /// Where the path of a change leads. `None` if no rule applies to it. A change of a protected path is refused, and every
@@ -100,9 +104,16 @@ impl<'a> Files<'a> {
         path: &PathArgument,
         last: FinalLink,
     ) -> Result<Judged<Option<Guarded>>> {
-        let guarded = match self.lead(tracee, path, last) {
-            Ok(Some(guarded)) => guarded,
-            Ok(None) => return Ok(Ok(None)),
+        let guarded = match self.find(tracee, path, last) {
+            Ok(Lead::Inside { given, path }) => Guarded { given, path },
+            Ok(Lead::Outside(Some(path))) if self.program.is_closed(&path) => {
+                if tracee.is_tollgate(&self.memory.view) {
+                    return Ok(Ok(None));
+                }
+                let refusal = self.program.protected(&path);
+                return self.refuse(refusal).map(Err);
+            }
+            Ok(Lead::Outside(_)) => return Ok(Ok(None)),
             Err(answer) => return Ok(Err(answer)),
         };
         // Every tollgate guards its own writes. What it changes is news to the command.
@@ -231,16 +242,46 @@ impl<'a> Files<'a> {
     }
 
     fn symlink(&mut self, tracee: &Tracee, path: &PathArgument) -> Result<Judged<()>> {
-        match self.named(tracee, path, FinalLink::Keep)? {
-            Ok(path) => self.must_bring_nothing_protected([&path, &None]),
+        match self.must_bring_nothing_protected(tracee, &[path])? {
+            Ok(()) => Ok(self.named(tracee, path, FinalLink::Keep)?.map(drop)),
             Err(answer) => Ok(Err(answer)),
         }
     }
 
-    /// A folder or a link must not bring protected names to a path, or take them away.
-    pub(super) fn must_bring_nothing_protected(&mut self, ends: [&Option<Guarded>; 2]) -> Result<Judged<()>> {
-        for end in ends.into_iter().flatten() {
-            let file = self.program.file(&end.path)?;
+    /// A rename of a folder or a link must not bring protected names to a path, or take them away.
+    pub(super) fn must_carry_nothing_protected(
+        &mut self,
+        tracee: &Tracee,
+        ends: [&PathArgument; 2],
+    ) -> Result<Judged<()>> {
+        for end in ends {
+            let carries = |end: &Guarded| matches!(there(&end.path), There::Folder | There::Link);
+            match self.lead(tracee, end, FinalLink::Keep) {
+                Ok(Some(end)) if carries(&end) => return self.must_bring_nothing_protected(tracee, &ends),
+                Ok(_) => {}
+                Err(answer) => return Ok(Err(answer)),
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// Nothing protected is at these paths, or could come to them.
+    fn must_bring_nothing_protected(
+        &mut self,
+        tracee: &Tracee,
+        ends: &[&PathArgument],
+    ) -> Result<Judged<()>> {
+        // tollgate guards itself.
+        if tracee.is_tollgate(&self.memory.view) {
+            return Ok(Ok(()));
+        }
+        for end in ends {
+            let end = match self.lead(tracee, end, FinalLink::Keep) {
+                Ok(Some(end)) => end,
+                Ok(None) => continue,
+                Err(answer) => return Ok(Err(answer)),
+            };
+            let file = self.program.file_itself(&end.path)?;
             if let Some(protected) = self.program.protected_around(&file).first() {
                 let refusal = self.program.protected(protected);
                 return self.refuse(refusal).map(Err);

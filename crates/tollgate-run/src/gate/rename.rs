@@ -22,6 +22,10 @@ impl Files<'_> {
         to: &PathArgument,
         flags: u32,
     ) -> Result<Judged<()>> {
+        // First, and whatever else applies to the paths: a folder takes with it what is in it, and a link brings it.
+        if let Err(answer) = self.must_carry_nothing_protected(tracee, [from, to])? {
+            return Ok(Err(answer));
+        }
         let mut ends = Vec::with_capacity(2);
         for path in [from, to] {
             match self.named(tracee, path, FinalLink::Keep)? {
@@ -30,13 +34,6 @@ impl Files<'_> {
             }
         }
         let (Some(to), Some(from)) = (ends.pop(), ends.pop()) else { return Ok(Ok(())) };
-        for end in [&from, &to].into_iter().flatten() {
-            if matches!(there(&end.path), There::Folder | There::Link)
-                && let Err(answer) = self.must_bring_nothing_protected([&from, &to])?
-            {
-                return Ok(Err(answer));
-            }
-        }
         if let (Some(from), Some(to)) = (&from, &to)
             && there(&from.path) == There::Folder
         {

@@ -7,6 +7,7 @@ mod kinds;
 mod knowledge;
 mod limits;
 mod process;
+mod reach;
 mod sandbox;
 mod stale;
 

@@ -6,28 +6,22 @@
 //!
 //! Who may do what is decided by the process that is started, which knows that it works for a run.
 
-use std::ffi::{OsStr, OsString};
-use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+#[cfg_attr(not(target_os = "linux"), path = "door/elsewhere.rs")]
+mod socket;
+
+use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use rustix::fs::{Mode, OFlags};
-use rustix::net::RecvFlags;
-
-use crate::descriptors;
+#[cfg(target_os = "linux")]
+pub(crate) use socket::open;
+pub use socket::{call, receive};
 
 /// The variable that tells a command the folder of its run.
 pub const FOLDER_VARIABLE: &str = "TOLLGATE_RUN_FOLDER";
 
-const SOCKET: &str = "door";
-
 /// The folder in that of a run where `tollgate` in the view keeps state: what it does there becomes part of the run.
 pub const INNER: &str = "inner";
-
-/// The longest call. The kernel allows a program no more arguments than that.
-const LONGEST: usize = 6 << 20;
 
 /// A call of `tollgate` inside a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,39 +32,6 @@ pub struct CarriedCall {
     pub variables: Vec<(OsString, OsString)>,
     /// Its arguments, without the program.
     pub arguments: Vec<OsString>,
-}
-
-/// Opens the door in the folder of a run.
-pub(crate) fn open(folder: &Path) -> io::Result<OwnedFd> {
-    with_short_path(folder, |path| UnixListener::bind(path)).map(OwnedFd::from)
-}
-
-/// Makes a call through the door in this folder, with the streams of this process. Returns its exit code.
-pub fn call(folder: &Path, call: &CarriedCall) -> io::Result<u8> {
-    let mut door = with_short_path(folder, |path| UnixStream::connect(path))?;
-    let text = call.encoded();
-    let length = u32::try_from(text.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
-    let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
-    descriptors::send(&door, &length.to_ne_bytes(), &[stdin.as_fd(), stdout.as_fd(), stderr.as_fd()])?;
-    door.write_all(&text)?;
-    let mut code = [0];
-    door.read_exact(&mut code)?;
-    Ok(code[0])
-}
-
-/// Receives the call for which the front has started this process, and the three streams that it uses.
-pub fn receive(door: &UnixStream) -> io::Result<(CarriedCall, [OwnedFd; 3])> {
-    let invalid = || io::Error::from(io::ErrorKind::InvalidData);
-    let mut length = [0; 4];
-    let (read, files) = descriptors::receive(door, &mut length, RecvFlags::WAITALL)?;
-    let files = files.try_into().map_err(|_| invalid())?;
-    let length = u32::from_ne_bytes(length) as usize;
-    if read != 4 || length > LONGEST {
-        return Err(invalid());
-    }
-    let mut text = vec![0; length];
-    (&*door).read_exact(&mut text)?;
-    Ok((CarriedCall::decoded(&text).ok_or_else(invalid)?, files))
 }
 
 impl CarriedCall {
@@ -93,12 +54,6 @@ impl CarriedCall {
             (0..number).map(|_| Some((parts.next()?, parts.next()?))).collect::<Option<Vec<_>>>()?;
         Some(Self { folder, variables, arguments: parts.collect() })
     }
-}
-
-/// The path of a socket has at most 108 bytes, and that of a workspace may be longer.
-fn with_short_path<T>(folder: &Path, use_it: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
-    let open = rustix::fs::open(folder, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-    use_it(&Path::new("/proc/self/fd").join(open.as_raw_fd().to_string()).join(OsStr::new(SOCKET)))
 }
 
 #[cfg(test)]

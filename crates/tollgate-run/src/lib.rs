@@ -10,7 +10,6 @@
 pub mod available;
 #[cfg(target_os = "linux")]
 mod descriptors;
-#[cfg(target_os = "linux")]
 pub mod door;
 #[cfg_attr(not(target_os = "linux"), path = "gate/elsewhere.rs")]
 mod gate;

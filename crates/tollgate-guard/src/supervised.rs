@@ -10,6 +10,7 @@ use crate::commit::{Base, file_changed, put_back};
 use crate::disk::{Found, Linked, Quiet};
 use crate::explain::{observe, refuse};
 use crate::gate::Gate;
+use crate::git_config::comes_with_command;
 use crate::guard::{READ_WAIT, base, lock};
 use crate::lost_claim::fenced_by_now;
 use crate::path::FilePath;
@@ -89,6 +90,12 @@ impl<'a> SupervisedProgram<'a> {
     pub fn is_protected(&self, given: &Path, path: &Path) -> bool {
         let root = self.request.root;
         root.protects_from_commands(&normalise(given)) || root.protects_from_commands(path)
+    }
+
+    /// Whether the file `from`, when it comes to the path `to`, plants a command in git's configuration. `None`: nobody knows
+    /// what will be in the file.
+    pub fn plants_command(&self, from: Option<&Path>, to: &Path) -> bool {
+        comes_with_command(from, to)
     }
 
     /// The refusal of a change of a protected path.

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use tollgate::error::{Fault, Result};
 use tollgate::fence::{ClaimFence, WriteFence};
+use tollgate::git_config;
 use tollgate::name::Agent;
 use tollgate::protected::Protected;
 use tollgate::settings::StoreChoice;
@@ -58,7 +59,9 @@ pub(crate) fn options(root: &Path) -> Result<Options> {
     refuse_strangers(root)?;
     let own = [state(), config(), folder("XDG_RUNTIME_DIR")].into_iter().flatten();
     let in_memory = ["/dev/shm", "/tmp"].map(|folder| Path::new(folder).join(format!("tollgate-{}", uid())));
-    let paths = own.map(|folder| folder.join("tollgate")).chain(in_memory).collect();
+    let named = text("GIT_CONFIG_GLOBAL").map(PathBuf::from);
+    let of_git = git_config::of_user(folder("HOME").as_deref(), config().as_deref(), named);
+    let paths = own.map(|folder| folder.join("tollgate")).chain(in_memory).chain(of_git).collect();
     let anywhere = SWITCHES.lines().map(PathBuf::from).collect();
     let protected = Protected { paths, anywhere, ..Protected::default() };
     Ok(Options { ledger_head: ledger_head(root)?, protected, state: inner_state(root), ..Options::default() })

@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use tollgate::error::Fault;
 use tollgate::fence::{ClaimFence, WriteFence};
 use tollgate::gate::Gate;
+use tollgate::git_config;
 use tollgate::ledger::Ledger;
 use tollgate::name::{Agent, TurnId};
 use tollgate::protected::Protected;
@@ -259,11 +260,14 @@ impl Invocation {
         self.created.get().map(PathBuf::as_path)
     }
 
-    /// What agents must not change here: the switches of agent programs, and the user's own folders for tollgate.
+    /// What agents must not change here: the switches of agent programs, the user's own folders for tollgate, and what git reads
+    /// in the user's home.
     fn protected(&self) -> Protected {
         let Surroundings { state, config, runtime, uid, .. } = &self.surroundings;
         let own = [state, config, runtime].into_iter().flatten().map(|folder| folder.join("tollgate"));
-        let paths = own.chain(turn_folders_without_runtime(*uid)).collect();
+        let named = Surroundings::folder_in("GIT_CONFIG_GLOBAL");
+        let of_git = git_config::of_user(Surroundings::home().as_deref(), config.as_deref(), named);
+        let paths = own.chain(turn_folders_without_runtime(*uid)).chain(of_git).collect();
         Protected { paths, anywhere: host::switches(), ..Protected::default() }
     }
 

@@ -10,6 +10,7 @@ use crate::commit::{Base, file_changed, put_back};
 use crate::disk::{Found, Linked, Quiet};
 use crate::explain::{observe, refuse};
 use crate::gate::Gate;
+use crate::git_config::comes_with_command;
 use crate::guard::{READ_WAIT, base, lock};
 use crate::lost_claim::fenced_by_now;
 use crate::path::FilePath;
@@ -99,6 +100,12 @@ impl<'a> SupervisedProgram<'a> {
     /// Whether commands must not change a path outside of the workspace: tollgate's own folders of the user.
     pub fn is_closed(&self, path: &Path) -> bool {
         self.request.root.is_closed(path)
+    }
+
+    /// Whether the file `from`, when it comes to the path `to`, plants a command in git's configuration. `None`: nobody knows
+    /// what will be in the file.
+    pub fn plants_command(&self, from: Option<&Path>, to: &Path) -> bool {
+        comes_with_command(from, to)
     }
 
     /// The refusal of a change of a protected path.

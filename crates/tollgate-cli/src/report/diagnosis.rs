@@ -203,9 +203,13 @@ impl Fact {
                 Some(_) => Level::Problem,
                 None => warn_if(head_file.is_none()),
             },
-            Self::Host(HostCheckup { hooks: HookState::InPlace { wrong: Some(_), .. }, .. }) => {
-                Level::Problem
-            }
+            Self::Host(HostCheckup {
+                hooks:
+                    HookState::InPlace { wrong: Some(_), .. }
+                    | HookState::InPlace { trust: Trust::SwitchedOff(_), .. }
+                    | HookState::ThroughOff { .. },
+                ..
+            }) => Level::Problem,
             Self::Host(HostCheckup { hooks: HookState::InPlace { trust, .. }, .. }) => {
                 warn_if(!matches!(trust, Trust::NotNeeded | Trust::Given))
             }
@@ -214,7 +218,9 @@ impl Fact {
             Self::Host(HostCheckup { found, has_server, .. }) => {
                 warn_if(!has_server && (found.on_path || found.in_project.is_some()))
             }
-            Self::Server { state: Registration::Wrong(_), .. } => Level::Problem,
+            Self::Server { state: Registration::Wrong(_) | Registration::SwitchedOff(_), .. } => {
+                Level::Problem
+            }
             Self::Server { state, .. } => warn_if(*state == Registration::Disabled),
             Self::Recovery { late, .. } => warn_if(*late > 0),
             Self::RunLevel { why_not, .. } => warn_if(why_not.is_some()),
@@ -257,6 +263,8 @@ pub(crate) enum Registration {
     NotStarted(String),
     /// The entry is switched off.
     Disabled,
+    /// A setting outside of the entry disables it. This is where.
+    SwitchedOff(String),
     /// Why it cannot be used.
     Wrong(String),
 }
@@ -268,6 +276,8 @@ pub(crate) enum HookState {
     None,
     /// Not installed, but the program also calls the hooks of this other program, which are installed.
     Through(&'static str),
+    /// The same, but a setting disables all hooks of the program. This is where.
+    ThroughOff { other: &'static str, by: String },
     /// Installed, but not as this version installs them.
     Outdated,
     /// Installed by this version.

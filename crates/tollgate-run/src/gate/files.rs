@@ -104,6 +104,19 @@ impl<'a> Files<'a> {
         path: &PathArgument,
         last: FinalLink,
     ) -> Result<Judged<Option<Guarded>>> {
+        match self.led(tracee, path, last)? {
+            Ok(led) => self.under_guard(led),
+            Err(answer) => Ok(Err(answer)),
+        }
+    }
+
+    /// The same, also for a path that only the rules for protected paths apply to.
+    pub(super) fn led(
+        &mut self,
+        tracee: &Tracee,
+        path: &PathArgument,
+        last: FinalLink,
+    ) -> Result<Judged<Option<Guarded>>> {
         let guarded = match self.find(tracee, path, last) {
             Ok(Lead::Inside { given, path }) => Guarded { given, path },
             Ok(Lead::Outside(Some(path))) if self.program.is_closed(&path) => {
@@ -125,9 +138,12 @@ impl<'a> Files<'a> {
             let refusal = self.program.protected(&guarded.path);
             return self.refuse(refusal).map(Err);
         }
-        if self.memory.passes(&guarded.path) {
-            return Ok(Ok(None));
-        }
+        Ok(Ok(Some(guarded)))
+    }
+
+    /// The path of a change, if all rules apply to it.
+    pub(super) fn under_guard(&mut self, led: Option<Guarded>) -> Result<Judged<Option<Guarded>>> {
+        let Some(guarded) = led.filter(|led| !self.memory.passes(&led.path)) else { return Ok(Ok(None)) };
         match self.program.fenced(&guarded.path)? {
             Some(refusal) => self.refuse(refusal).map(Err),
             None => Ok(Ok(Some(guarded))),
@@ -147,7 +163,15 @@ impl<'a> Files<'a> {
                 Err(answer) => Ok(Err(answer)),
             };
         }
-        let guarded = match self.named(tracee, path, last)? {
+        let led = match self.led(tracee, path, last)? {
+            Ok(led) => led,
+            Err(answer) => return Ok(Err(answer)),
+        };
+        // git itself writes another file, and renames it.
+        if let Err(answer) = self.must_plant_no_command(None, led.as_ref())? {
+            return Ok(Err(answer));
+        }
+        let guarded = match self.under_guard(led)? {
             Ok(Some(guarded)) => guarded,
             Ok(None) => return Ok(Ok(())),
             Err(answer) => return Ok(Err(answer)),
@@ -231,7 +255,14 @@ impl<'a> Files<'a> {
             Ok(_) => FileState::Unreadable,
             Err(answer) => return Ok(Err(answer)),
         };
-        match self.named(tracee, to, FinalLink::Keep)? {
+        let to = match self.led(tracee, to, FinalLink::Keep)? {
+            Ok(to) => to,
+            Err(answer) => return Ok(Err(answer)),
+        };
+        if let Err(answer) = self.must_plant_no_command(None, to.as_ref())? {
+            return Ok(Err(answer));
+        }
+        match self.under_guard(to)? {
             // The kernel makes sure that nothing is replaced.
             Ok(Some(to)) if there(&to.path) == There::Nothing => {
                 self.memory.becomes(&to.path, FileState::Absent, state);
@@ -242,9 +273,32 @@ impl<'a> Files<'a> {
     }
 
     fn symlink(&mut self, tracee: &Tracee, path: &PathArgument) -> Result<Judged<()>> {
-        match self.must_bring_nothing_protected(tracee, &[path])? {
-            Ok(()) => Ok(self.named(tracee, path, FinalLink::Keep)?.map(drop)),
-            Err(answer) => Ok(Err(answer)),
+        if let Err(answer) = self.must_bring_nothing_protected(tracee, &[path])? {
+            return Ok(Err(answer));
+        }
+        let led = match self.led(tracee, path, FinalLink::Keep)? {
+            Ok(led) => led,
+            Err(answer) => return Ok(Err(answer)),
+        };
+        if let Err(answer) = self.must_plant_no_command(None, led.as_ref())? {
+            return Ok(Err(answer));
+        }
+        Ok(self.under_guard(led)?.map(drop))
+    }
+
+    /// What comes to a configuration of git must not plant a command there. `None`: nobody knows what comes, or it comes from
+    /// outside of the workspace.
+    pub(super) fn must_plant_no_command(
+        &mut self,
+        from: Option<&Guarded>,
+        to: Option<&Guarded>,
+    ) -> Result<Judged<()>> {
+        match to {
+            Some(to) if self.program.plants_command(from.map(|from| from.path.as_path()), &to.path) => {
+                let refusal = self.program.protected(&to.path);
+                self.refuse(refusal).map(Err)
+            }
+            _ => Ok(Ok(())),
         }
     }
 

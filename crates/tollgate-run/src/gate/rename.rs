@@ -28,12 +28,23 @@ impl Files<'_> {
         }
         let mut ends = Vec::with_capacity(2);
         for path in [from, to] {
-            match self.named(tracee, path, FinalLink::Keep)? {
+            match self.led(tracee, path, FinalLink::Keep)? {
                 Ok(end) => ends.push(end),
                 Err(answer) => return Ok(Err(answer)),
             }
         }
         let (Some(to), Some(from)) = (ends.pop(), ends.pop()) else { return Ok(Ok(())) };
+        let mut moves = vec![(&from, &to)];
+        moves.extend((flags & libc::RENAME_EXCHANGE != 0).then_some((&to, &from)));
+        for (from, to) in moves {
+            if let Err(answer) = self.must_plant_no_command(from.as_ref(), to.as_ref())? {
+                return Ok(Err(answer));
+            }
+        }
+        let (from, to) = match (self.under_guard(from)?, self.under_guard(to)?) {
+            (Ok(from), Ok(to)) => (from, to),
+            (Err(answer), _) | (_, Err(answer)) => return Ok(Err(answer)),
+        };
         if let (Some(from), Some(to)) = (&from, &to)
             && there(&from.path) == There::Folder
         {

@@ -3,6 +3,7 @@
 mod agents;
 mod background;
 mod crash;
+mod git_commands;
 mod kinds;
 mod knowledge;
 mod limits;

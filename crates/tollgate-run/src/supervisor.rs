@@ -90,6 +90,10 @@ mod two_processes {
     /// The supervisor stays awake when the terminal stops the command and the front.
     const OF_TERMINAL: [libc::c_int; 3] = [libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU];
 
+    /// The number of calls through the door at the same time. Others wait: a command must not fill the machine with processes that
+    /// are not its own.
+    const MOST_CARRIED: usize = 64;
+
     const STARTED: u8 = b's';
     const EXITED: u8 = b'e';
     const KILLED: u8 = b'k';
@@ -233,7 +237,8 @@ mod two_processes {
         fn poll(&self, signals: &File) -> io::Result<[bool; 3]> {
             let watched = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
             let mut ready = vec![watched(signals.as_fd()), watched(self.from.as_fd())];
-            ready.extend(self.door.iter().map(|door| watched(door.as_fd())));
+            let door = self.door.as_ref().filter(|_| self.carried.len() < MOST_CARRIED);
+            ready.extend(door.map(|door| watched(door.as_fd())));
             for call in &self.carried {
                 ready.push(watched(call.ended.as_fd()));
                 // A caller that has died is reported, whatever is asked for.
@@ -244,7 +249,7 @@ mod two_processes {
                 answer => answer?,
             };
             let is = |at: usize| !ready[at].revents().is_empty();
-            Ok([is(0), is(1), self.door.is_some() && is(2)])
+            Ok([is(0), is(1), door.is_some() && is(2)])
         }
 
         /// Starts the process that carries a call out.

@@ -221,6 +221,7 @@ fn open_store(
         lease: settings.vault.lease.0,
         max_attempts: settings.vault.max_attempts,
         retry: settings.vault.retry.iter().map(|pause| pause.0).collect(),
+        approve_by_move: settings.vault.approve_by_move,
     };
     let mut vault = Vault::new(store, terms);
     if settings.vault.is_shared() {

@@ -12,6 +12,7 @@ mod every_command;
 mod fence;
 mod files;
 mod git;
+mod hand_moves;
 mod help;
 mod hook;
 mod import;

@@ -181,8 +181,10 @@ fn a_sensitive_action_is_drafted_approved_and_executed_once() {
 }
 
 #[test]
-fn a_person_can_approve_by_moving_the_file() {
-    let world = world("[agent.cloud]\nsensitive = [\"payment\"]\n[agent.local]\nallowed = [\"payment\"]\n");
+fn a_person_can_approve_by_moving_the_file_if_the_settings_say_so() {
+    let world = world(
+        "approve_by_move = true\n[agent.cloud]\nsensitive = [\"payment\"]\n[agent.local]\nallowed = [\"payment\"]\n",
+    );
     world.run("task add Rent --action payment").is(0);
     work(&world, "--agent cloud --once", "true").ends().is(0);
     fs::rename(world.path("vault/Pending_Approval/rent.md"), world.path("vault/Approved/rent.md")).unwrap();

@@ -22,6 +22,7 @@ mod mcp;
 mod mcp_setup;
 mod merge;
 mod old_state;
+mod outside;
 mod owners;
 mod people;
 mod postgres;

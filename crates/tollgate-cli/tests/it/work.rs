@@ -313,6 +313,7 @@ fn each_agent_has_a_log() {
     );
     // A log that cannot be written does not stop the work.
     let world = self::world("[log]\ndir = \"/proc/no-such-folder\"\n");
+    world.tollgate(["trust"]).typed("yes").is(0);
     world.run("task add X").is(0);
     work(&world, "--agent blue --once", "true").ends().is(0);
     assert!(in_done(&world, "x"));

@@ -67,6 +67,12 @@ pub enum Fault {
         /// What is wrong with the input.
         what: String,
     },
+    /// The configuration names something that is used only if the user has agreed to it.
+    #[error("{what}")]
+    Untrusted {
+        /// What it names, and what was not done.
+        what: String,
+    },
     /// The named thing does not exist: a file, a turn, a recovery entry.
     #[error("{what} does not exist")]
     Missing {
@@ -118,6 +124,7 @@ impl Fault {
             Self::NewerFormat { .. } => "NEWER_FORMAT",
             Self::Config { .. } | Self::NewerConfig { .. } => "CONFIG_INVALID",
             Self::Invalid { .. } => "INVALID",
+            Self::Untrusted { .. } => "NOT_TRUSTED",
             Self::Missing { .. } => "NOT_FOUND",
             Self::Locked { .. } => "LOCKED",
             Self::Unreachable { .. } => "REMOTE_UNREACHABLE",
@@ -133,6 +140,9 @@ impl Fault {
             Self::Damaged { .. } => "run `tollgate doctor` to see what can be fixed, and how",
             Self::NewerFormat { .. } | Self::NewerConfig { .. } => "install a newer tollgate",
             Self::Config { .. } => "fix the file, then try again",
+            Self::Untrusted { .. } => {
+                "read the configuration, then run `tollgate trust` in your own terminal, in that workspace"
+            }
             Self::Locked { .. } => {
                 "find the process that holds the lock with `fuser`, and end that process if it hangs"
             }

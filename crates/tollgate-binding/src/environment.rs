@@ -98,18 +98,16 @@ pub(crate) fn task_options(home: &VaultHome) -> Result<TaskOptions> {
         ledger_head: ledger_head(&home.root)?,
         login: login(home)?,
         passfile: text("PGPASSFILE").map(PathBuf::from).or_else(|| Some(folder("HOME")?.join(".pgpass"))),
+        agreements: Some(agreements()),
     })
 }
 
-/// The login for an engine. The configuration may come from somebody else, so the user must have agreed to its address.
+/// The login for an engine.
 fn login(home: &VaultHome) -> Result<Option<StoreLogin>> {
-    let StoreChoice::Engine(url) = home.settings.vault.chosen_store() else { return Ok(None) };
+    let StoreChoice::Engine(_) = home.settings.vault.chosen_store() else { return Ok(None) };
     let word = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
     match (word("TOLLGATE_STORE_USER"), word("TOLLGATE_STORE_PASSWORD")) {
         (None, None) => Ok(None),
-        (Some(_), Some(_)) if !agreements().trusts_engine(url) => Err(Fault::invalid(format!(
-            "your password for engines is not sent to `{url}`: read the configuration, then run `tollgate trust`"
-        ))),
         (Some(user), Some(password)) => Ok(Some(StoreLogin { user, password })),
         _ => Err(Fault::invalid(
             "set both `TOLLGATE_STORE_USER` and `TOLLGATE_STORE_PASSWORD`, or none of them",

@@ -9,10 +9,12 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
+use tollgate::error::Fault;
 use tollgate::ledger::Entry;
 use tollgate::name::Agent;
 use tollgate::workspace::Workspace;
 
+use crate::trust::{LogFolder, TrustStore};
 use crate::words;
 
 /// The logs of a workspace's agents.
@@ -27,18 +29,27 @@ pub(crate) struct AgentLogs {
 }
 
 impl AgentLogs {
-    pub(crate) fn new(user_state: Option<PathBuf>, workspace: &Workspace) -> Self {
+    /// The logs; and the folder that the configuration names for them, if the user has not agreed to it. Then they are where
+    /// they are by default: a clone must not create and rename files anywhere.
+    pub(crate) fn new(
+        user_state: Option<PathBuf>,
+        trust: &TrustStore,
+        workspace: &Workspace,
+    ) -> Result<(Self, Option<PathBuf>), Fault> {
         let settings = &workspace.settings().log;
-        let folder = match &settings.dir {
-            Some(dir) => Some(workspace.path().join(dir)),
-            None => user_state.map(|state| state.join("log")),
+        let default = || user_state.map(|state| state.join("log"));
+        let (folder, untrusted) = match trust.log_folder(workspace.path(), settings.dir.as_deref())? {
+            LogFolder::Default => (default(), None),
+            LogFolder::At(folder) => (Some(folder), None),
+            LogFolder::Untrusted(folder) => (default(), Some(folder)),
         };
-        Self {
+        let logs = Self {
             folder,
             workspace: workspace.path().to_owned(),
             max_size: settings.max_size.0,
             keep: settings.keep,
-        }
+        };
+        Ok((logs, untrusted))
     }
 
     /// The path of an agent's log.

@@ -198,7 +198,7 @@ impl CliError {
         match self {
             // `head` closes its input when it has enough lines. That is not a failure.
             Self::Hangup => 0,
-            Self::Usage(_) | Self::Fault(Fault::Invalid { .. }) => 2,
+            Self::Usage(_) | Self::Fault(Fault::Invalid { .. } | Fault::Untrusted { .. }) => 2,
             Self::Fault(_) | Self::Stdout(_) => 3,
             Self::RunFailed(_) => 125,
             Self::WithHint(error, _) => error.exit_code(),

@@ -106,7 +106,9 @@ impl Vault {
                 // If somebody changes the task at this moment, the next claim comes here again.
                 match &denial {
                     Denial::InDoubt(_, doubt) => drop(self.apply(&rules::ask(&task, doubt, now)?)?.landed()?),
-                    Denial::NeverApproved(_) => drop(self.apply(&rules::reopen(&task, now)?)?.landed()?),
+                    Denial::NeverApproved(_) => {
+                        drop(self.apply(&rules::reopen(&task, self.terms(), now)?)?.landed()?);
+                    }
                     _ => {}
                 }
                 return Ok(Some(Err(denial)));
@@ -148,7 +150,7 @@ impl Vault {
     fn reopen<T>(&self, name: &TaskName, now: Timestamp) -> Result<Allowed<T>> {
         if let Some(task) = self.store().get(name, Some(State::Approved), now)? {
             // If somebody changes it at this moment, the next claim comes here again.
-            self.apply(&rules::reopen(&task, now)?)?.landed()?;
+            self.apply(&rules::reopen(&task, self.terms(), now)?)?.landed()?;
         }
         Ok(Err(Denial::NotAsApproved(name.clone())))
     }

@@ -31,7 +31,10 @@ impl Vault {
         }
         let allowed = self.judge(&found, agent, false, now)?;
         match &allowed {
-            Ok(_) if found.slot == Slot::APPROVED && self.digest(&found)? != found.record.approved() => {
+            Ok(_)
+                if found.slot == Slot::APPROVED
+                    && self.digest(&found)? != self.terms().approved(&found.record) =>
+            {
                 Ok(Err(Denial::NotAsApproved(found.name)))
             }
             Err(Denial::WaitsFor(..) | Denial::WaitsForMissing(..)) => {

@@ -98,6 +98,7 @@ compile_error!(
     "tollgate supports Linux and macOS: its promises need locks and renames that differ elsewhere"
 );
 
+mod credentials;
 pub mod fence;
 mod ledger_journal;
 mod machine;

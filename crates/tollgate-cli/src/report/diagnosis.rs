@@ -19,7 +19,7 @@ use tollgate_run::RunLevel;
 
 use crate::host::{FoundHost, Trust};
 use crate::root::FoundBy;
-use crate::trust::Commands;
+use crate::trust::{Commands, OutsideFolder};
 
 /// The result of one check.
 #[derive(Debug)]
@@ -35,6 +35,11 @@ pub(crate) enum Fact {
     /// The configuration has commands.
     Commands {
         commands: Commands,
+        trusted: bool,
+    },
+    /// The configuration, or a link, names a folder outside the workspace.
+    Outside {
+        folder: OutsideFolder,
         trusted: bool,
     },
     /// The configuration says whom to tell when something needs a person.
@@ -162,6 +167,7 @@ impl Fact {
             Self::Workspace { .. } | Self::Ignored { .. } => "workspace",
             Self::Settings { .. } => "settings",
             Self::Commands { .. } => "commands",
+            Self::Outside { .. } => "folder",
             Self::Notify { .. } => "notify",
             Self::FileSystem(_) | Self::OtherFileSystem => "file system",
             Self::NoState | Self::State { .. } => "state",
@@ -190,7 +196,9 @@ impl Fact {
             Self::OtherFileSystem | Self::Ignored { .. } | Self::Breakers(_) | Self::Unapproved { .. } => {
                 Level::Warning
             }
-            Self::Commands { trusted, .. } | Self::Notify { trusted } => warn_if(!trusted),
+            Self::Commands { trusted, .. } | Self::Outside { trusted, .. } | Self::Notify { trusted } => {
+                warn_if(!trusted)
+            }
             Self::Settings { settings, .. } => warn_if(settings.guard.mode != GuardMode::Enforce),
             Self::FileSystem(found) => {
                 warn_if(found.guarantee() != Guarantee::Full || found.reach == Reach::Network)

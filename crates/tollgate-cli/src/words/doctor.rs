@@ -22,7 +22,7 @@ use super::run::run_level;
 use super::status::missing_vault_problem;
 use super::task::vault_words;
 use super::text::{Viewpoint, ago, count, counted, quoted, shown, size};
-use super::trust::commands_words;
+use super::trust::{commands_words, outside_words};
 use crate::host::Trust;
 use crate::report::diagnosis::{Checked, Fact, HookState, HostCheckup, Registration};
 use crate::report::status::StatusProblem;
@@ -127,6 +127,7 @@ pub(crate) fn finding(view: &Viewpoint, fact: &Fact) -> (String, Option<String>)
         ),
         Fact::Settings { settings, written } => settings_words(settings, *written),
         Fact::Commands { commands, trusted } => commands_words(commands, *trusted),
+        Fact::Outside { folder, trusted } => outside_words(view, folder, *trusted),
         Fact::Notify { trusted: true } => ("you trust whom the configuration tells when something needs a person".into(), None),
         Fact::Notify { trusted: false } => (
             "nobody is told when something needs a person: you have not trusted the command or the webhook in `[notify]`".into(),

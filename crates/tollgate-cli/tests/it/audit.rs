@@ -20,7 +20,7 @@ impl History {
     fn new() -> Self {
         let world = World::new();
         world.run("init --vault").is(0);
-        let settings = "[guard]\ndurability = \"fast\"\n[vault]\ndurability = \"fast\"\nsettle = \"0s\"\nretry = []\n\
+        let settings = "[guard]\ndurability = \"fast\"\n[vault]\ndurability = \"fast\"\nsettle = \"0s\"\nretry = []\napprove_by_move = true\n\
                         [agent.red]\nallowed = []\nsensitive = [\"pay\"]\n[agent.blue]\nallowed = [\"pay\"]\n";
         world.puts(".tollgate/config.toml", settings);
         Self { world, records: RefCell::default() }

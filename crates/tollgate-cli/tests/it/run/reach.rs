@@ -7,6 +7,7 @@ use std::path::Path;
 use crate::world::{Ran, World};
 
 const ROLES: &str = "[guard]\ndurability = \"fast\"\n[vault]\nsettle = \"0ms\"\ndurability = \"fast\"\n\
+                     approve_by_move = true\n\
                      [agent.cloud]\nsensitive = [\"payment\"]\n[agent.local]\nallowed = [\"payment\"]\n";
 
 const LEVELS: [&str; 2] = ["transaction", "gate"];

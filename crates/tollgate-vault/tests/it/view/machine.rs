@@ -120,8 +120,12 @@ pub(super) struct Elsewhere {
 
 impl Elsewhere {
     pub(super) fn new() -> Self {
+        Self::under(Terms { retry: Vec::new(), approve_by_move: true, ..Terms::default() })
+    }
+
+    pub(super) fn under(terms: Terms) -> Self {
         let engine = Arc::new(Engine::default());
-        let vault = Vault::new(Arc::clone(&engine) as _, Terms { retry: Vec::new(), ..Terms::default() });
+        let vault = Vault::new(Arc::clone(&engine) as _, terms);
         Self { engine, vault }
     }
 

@@ -78,6 +78,7 @@ fn a_move_is_a_step_or_is_undone() {
 fn a_moved_file_is_an_approval_of_exactly_its_bytes() {
     let elsewhere = Elsewhere::new();
     elsewhere.bring("x", State::PendingApproval);
+    let offered = elsewhere.engine.all()["Pending_Approval/x.md"].clone();
     let mut machine = Machine::new(&elsewhere);
     machine.moves("Pending_Approval/x.md", "Approved/x.md");
     machine.puts("Approved/x.md", "pay twice as much\n");
@@ -85,17 +86,63 @@ fn a_moved_file_is_an_approval_of_exactly_its_bytes() {
     let there = elsewhere.engine.all();
     assert_eq!(there.get("Pending_Approval/x.md").map(String::as_str), Some("pay twice as much\n"));
     assert_eq!(machine.all(), there);
-    let told = machine.told();
-    assert!(told.len() == 1 && told[0].contains("move it again"), "{told:?}");
+    let is_undone = |machine: &Machine| {
+        let told = machine.told();
+        assert!(told.len() == 1 && told[0].contains("another text than was offered"), "{told:?}");
+        assert_eq!(machine.all(), elsewhere.engine.all());
+        assert_eq!(machine.all().into_keys().collect::<Vec<_>>(), ["Pending_Approval/x.md"]);
+    };
+    is_undone(&machine);
+    // Moving it again does not help, nor does editing it before.
+    machine.moves("Pending_Approval/x.md", "Approved/x.md");
+    machine.follow();
+    is_undone(&machine);
+    machine.puts("Pending_Approval/x.md", "pay half as much\n");
+    machine.follow();
+    machine.moves("Pending_Approval/x.md", "Approved/x.md");
+    machine.follow();
+    is_undone(&machine);
 
+    // The text that was offered.
+    machine.puts("Pending_Approval/x.md", &offered);
+    machine.follow();
     machine.moves("Pending_Approval/x.md", "Approved/x.md");
     machine.follow();
     let approved = elsewhere.vault.get(&task("x"), now()).unwrap();
     let by = approved.record.approval.map(|approval| (approval.by, approval.sha256));
-    let bytes = tollgate_base::digest::Digest::of(b"pay twice as much\n");
-    assert_eq!(by, Some(("hand".to_owned(), bytes)));
+    assert_eq!(by, Some(("hand".to_owned(), tollgate_base::digest::Digest::of(offered.as_bytes()))));
     assert_eq!(machine.told(), [""; 0]);
     elsewhere.claim("x");
+}
+
+#[test]
+fn a_task_that_no_owner_offered_is_not_approved_by_moving_it_twice() {
+    let elsewhere = Elsewhere::new();
+    elsewhere.bring("x", State::NeedsAction);
+    let mut machine = Machine::new(&elsewhere);
+    machine.moves("Needs_Action/x.md", "Pending_Approval/x.md");
+    machine.follow();
+    machine.told();
+    machine.moves("Pending_Approval/x.md", "Approved/x.md");
+    machine.follow();
+    let told = machine.told();
+    assert!(told.len() == 1 && told[0].contains("never offered"), "{told:?}");
+    assert_eq!(machine.all().into_keys().collect::<Vec<_>>(), ["Pending_Approval/x.md"]);
+}
+
+#[test]
+fn a_move_approves_nothing_by_default() {
+    let elsewhere = Elsewhere::under(tollgate_vault::Terms::default());
+    elsewhere.bring("x", State::PendingApproval);
+    let mut machine = Machine::new(&elsewhere);
+    for _ in 0..2 {
+        machine.moves("Pending_Approval/x.md", "Approved/x.md");
+        machine.follow();
+        let told = machine.told();
+        assert!(told.len() == 1 && told[0].contains("`tollgate task approve`"), "{told:?}");
+        assert_eq!(machine.all().into_keys().collect::<Vec<_>>(), ["Pending_Approval/x.md"]);
+        assert_eq!(machine.all(), elsewhere.engine.all());
+    }
 }
 
 #[test]

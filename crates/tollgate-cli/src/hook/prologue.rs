@@ -320,6 +320,7 @@ mod tests {
             tollgate: &tollgate,
             workspace: Path::new("/it's a folder"),
             agent: &"a".parse().unwrap(),
+            claims_as: &"a".parse().unwrap(),
             turn: &TurnId::new().unwrap(),
             turns: folder,
             keep_running: false,

@@ -15,6 +15,7 @@ use tollgate::error::Fault;
 use tollgate::settings::{HookSettings, NotifySettings, Settings, StoreChoice};
 use tollgate::trust::Agreements;
 use tollgate::workspace::{STATE_FOLDER, read_settings};
+use tollgate_base::private;
 
 use crate::replace::{FileAccess, replace_file};
 
@@ -128,10 +129,10 @@ impl TrustStore {
             Configured::read(root)?.engine.and_then(|url| self.agreements.engine_record(&url))
         {
             // It may not be there.
-            let _ = fs::remove_file(engine);
+            let _ = private::remove_file(&engine);
         }
         let Some(record) = self.agreements.record(root) else { return Ok(false) };
-        match fs::remove_file(&record) {
+        match private::remove_file(&record) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(source) => Err(Fault::Io { doing: "remove", path: record, source }),

@@ -13,6 +13,7 @@ use rustix::io::{Errno, retry_on_intr};
 
 use tollgate_base::error::{At, Fault, Result};
 use tollgate_base::file::has_one_journal;
+use tollgate_base::private;
 use tollgate_base::settings::Durability;
 
 /// An open folder, with its path for messages.
@@ -32,6 +33,11 @@ impl Folder {
         let fd =
             retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty())).at("open the folder", path)?;
         Self::from_fd(fd, path)
+    }
+
+    /// Opens a folder of the state. A link on its path is an error that says so.
+    pub(crate) fn of_state(path: &Path) -> Result<Self> {
+        Self::from_fd(private::open_folder(path).at("open the folder", path)?, path)
     }
 
     /// Opens a folder below this one. `below` must be canonical. A symbolic link in it can only have been created since,

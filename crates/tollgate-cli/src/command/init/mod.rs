@@ -17,6 +17,7 @@ use tollgate::settings::StoreChoice;
 use tollgate::tasks::{VaultHome, check_store, is_vault, shared_with, tells_password};
 use tollgate::vault::state::State;
 use tollgate::workspace::{STATE_FOLDER, canonical, read_settings};
+use tollgate_base::private;
 
 use self::config_file::{ConfigFile, is_template};
 use crate::answer::{Answer, Said};
@@ -383,9 +384,9 @@ fn remove(
             if !remove_empty_vault(&vault) {
                 *kept = Some(vault);
             }
-            fs::remove_file(config).at("remove", config)?;
+            private::remove_file(config).at("remove", config)?;
             // Fails if it has state, which init did not add and does not remove.
-            let _ = fs::remove_dir(state);
+            let _ = private::remove_folder(state);
             Ok(ConfigSetup::Removed)
         }
         Ok(_) => Ok(ConfigSetup::KeptAsChanged),

@@ -6,7 +6,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::private::LinkOnTheWay;
+use crate::private;
 
 /// The result of anything that can fail.
 pub type Result<T, E = Fault> = std::result::Result<T, E>;
@@ -32,6 +32,12 @@ pub enum Fault {
         path: PathBuf,
         /// What is wrong in it.
         what: String,
+    },
+    /// git tracks a file of the state, so it may have come with a clone or a pull.
+    #[error("git tracks `{}`, and state is only what tollgate made here", path.display())]
+    Tracked {
+        /// The file.
+        path: PathBuf,
     },
     /// A later tollgate wrote the state. This one leaves it alone.
     #[error("`{}` has format {found}, this tollgate knows {known}", path.display())]
@@ -121,6 +127,7 @@ impl Fault {
             Self::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => "NO_PERMISSION",
             Self::Io { .. } => "IO_ERROR",
             Self::Damaged { .. } => "STATE_DAMAGED",
+            Self::Tracked { .. } => "STATE_TRACKED",
             Self::NewerFormat { .. } => "NEWER_FORMAT",
             Self::Config { .. } | Self::NewerConfig { .. } => "CONFIG_INVALID",
             Self::Invalid { .. } => "INVALID",
@@ -137,6 +144,9 @@ impl Fault {
     pub fn hint(&self) -> Option<&'static str> {
         Some(match self {
             Self::Io { source, path, .. } => return io_hint(source, path),
+            Self::Tracked { .. } => {
+                "ask a person to run `git rm -r --cached` with this path, then to delete it: it may come from somebody else"
+            }
             Self::Damaged { .. } => "run `tollgate doctor` to see what can be fixed, and how",
             Self::NewerFormat { .. } | Self::NewerConfig { .. } => "install a newer tollgate",
             Self::Config { .. } => "fix the file, then try again",
@@ -172,7 +182,7 @@ fn io_hint(error: &io::Error, path: &Path) -> Option<&'static str> {
     if path.as_os_str().as_encoded_bytes().contains(&0) {
         return Some("a path cannot contain a NUL character; give another path");
     }
-    if error.get_ref().is_some_and(|source| source.is::<LinkOnTheWay>()) {
+    if private::is_link_error(error) {
         return Some("tollgate follows no links to its own folders: delete the link, then try again");
     }
     Some(match error.kind() {

@@ -4,11 +4,15 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+
+use rustix::fs::{AtFlags, Mode, OFlags, RawMode, renameat, unlinkat};
+use rustix::io::retry_on_intr;
 
 use crate::error::{At, Result};
 use crate::name::random_id;
+use crate::private;
 use crate::settings::Durability;
 
 /// The prefix of temporary files. A file with this name was left by a crash and may be deleted.
@@ -29,13 +33,16 @@ pub fn replace_file_with_mode(
     durability: Durability,
     mode: Option<u32>,
 ) -> Result<()> {
-    let temporary = path.with_file_name(format!("{TEMPORARY}{}", random_id()?));
+    let temporary_name = OsString::from(format!("{TEMPORARY}{}", random_id()?));
+    let temporary = path.with_file_name(&temporary_name);
     let is_durable = durability == Durability::Durable;
+    let (folder, name) = private::parent(path).at("create", &temporary)?;
     let replace = || {
-        let mut options = File::options();
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         // From the start, so that the bytes of a private file are never public.
-        options.write(true).create_new(true).mode(mode.unwrap_or(0o666));
-        let mut file = uninterrupted(|| options.open(&temporary)).at("create", &temporary)?;
+        let first_mode = Mode::from_raw_mode(mode.unwrap_or(0o666) as RawMode);
+        let opened = private::open_in(&folder, &temporary_name, flags, first_mode);
+        let mut file = File::from(opened.at("create", &temporary)?);
         if let Some(mode) = mode {
             // The umask may have removed some permissions.
             let permissions = fs::Permissions::from_mode(mode);
@@ -46,17 +53,15 @@ pub fn replace_file_with_mode(
             // Otherwise a power failure could leave an empty file under the final name.
             file.sync_all().at("flush", &temporary)?;
         }
-        uninterrupted(|| fs::rename(&temporary, path)).at("rename", &temporary)
+        retry_on_intr(|| renameat(&folder, &temporary_name, &folder, name)).at("rename", &temporary)
     };
     replace().inspect_err(|_| {
         // If this fails too, the name says that the file may be deleted.
-        let _ = fs::remove_file(&temporary);
+        let _ = unlinkat(&folder, &temporary_name, AtFlags::empty());
     })?;
     match path.parent() {
         // Otherwise a power failure could bring the old bytes back.
-        Some(folder) if is_durable => {
-            File::open(folder).and_then(|folder| folder.sync_all()).at("flush the folder", folder)
-        }
+        Some(folder) if is_durable => private::sync_folder(folder).at("flush the folder", folder),
         _ => Ok(()),
     }
 }
@@ -72,10 +77,9 @@ pub fn has_one_journal(folder: impl AsFd) -> bool {
 
 /// The names in a folder, in no particular order. Empty if the folder does not exist.
 pub fn names_in(folder: &Path) -> Result<Vec<OsString>> {
-    match fs::read_dir(folder) {
-        Ok(entries) => entries.map(|entry| Ok(entry.at("list the folder", folder)?.file_name())).collect(),
+    match private::names(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        Err(error) => Err(error).at("list the folder", folder),
+        names => names.at("list the folder", folder),
     }
 }
 

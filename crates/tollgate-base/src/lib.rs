@@ -21,6 +21,7 @@ pub mod settings;
 mod store_choice;
 pub mod sys;
 pub mod task;
+pub mod tracked;
 mod units;
 mod vault_settings;
 pub mod visible;

@@ -8,13 +8,11 @@
 
 use std::fs::{File, TryLockError};
 use std::io;
-use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{Mode, OFlags, openat};
-use rustix::io::Errno;
+use rustix::fs::OFlags;
 
 use crate::error::{At, Result};
 use crate::private;
@@ -131,49 +129,25 @@ fn wait_for(
 /// Opens a file that processes share and that is locked or written in place. Creates it if it is missing, never truncates
 /// it.
 pub fn open(path: &Path) -> Result<File> {
-    match private_noatime(path, OFlags::RDWR) {
+    match open_noatime(path, OFlags::RDWR) {
         // Only now, because to create a file the kernel locks the folder against all others.
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            private_noatime(path, OFlags::RDWR | OFlags::CREATE)
+            open_noatime(path, OFlags::RDWR | OFlags::CREATE)
         }
         opened => opened,
     }
     .at("open", path)
 }
 
-/// [`private::open`] with `O_NOATIME` where that is allowed, see [`open_noatime`].
-fn private_noatime(path: &Path, flags: OFlags) -> io::Result<File> {
+/// [`private::open`] with `O_NOATIME` where that is allowed: on files of our own. Otherwise the first read after each write
+/// updates the access time, which costs as much as another write.
+pub fn open_noatime(path: &Path, flags: OFlags) -> io::Result<File> {
     #[cfg(target_os = "linux")]
     match private::open(path, flags | OFlags::NOATIME) {
         Err(error) if error.raw_os_error() == Some(libc::EPERM) => {}
         opened => return opened,
     }
     private::open(path, flags)
-}
-
-/// Opens with `O_NOATIME` where that is allowed: on files of our own. Otherwise the first read after each write updates the
-/// access time, which costs as much as another write.
-///
-/// Does not follow a symbolic link. A file that this creates is open to its user and group.
-pub fn open_noatime(
-    folder: impl AsFd,
-    path: impl rustix::path::Arg + Copy,
-    flags: OFlags,
-) -> rustix::io::Result<File> {
-    let (flags, mode) = (flags | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::from_raw_mode(0o660));
-    loop {
-        #[cfg(target_os = "linux")]
-        let opened = match openat(folder.as_fd(), path, flags | OFlags::NOATIME, mode) {
-            Err(Errno::PERM) => openat(folder.as_fd(), path, flags, mode),
-            opened => opened,
-        };
-        #[cfg(not(target_os = "linux"))]
-        let opened = openat(folder.as_fd(), path, flags, mode);
-        match opened {
-            Err(Errno::INTR) => {}
-            opened => return opened.map(File::from),
-        }
-    }
 }
 
 /// Whether an open file still has a name: nobody has deleted or replaced it.

@@ -4,22 +4,23 @@
 //! no part of a path: each call opens the folder first and then works on a name in it, and a link on the way is an error.
 //! Callers pass canonical paths, with names of their own below them.
 //!
-//! Invariant: no other code of the library deletes a tree.
+//! Invariants: state is opened, made, listed, renamed and deleted here and nowhere else, and no other code of the library
+//! deletes a tree. A test lists the files that may use the file system in another way.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs::File;
-use std::io;
+use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::{Errno, retry_on_intr};
 
 /// The error for a symbolic link where there must be none.
 #[derive(Debug)]
-pub(crate) struct LinkOnTheWay;
+struct LinkOnTheWay;
 
 impl fmt::Display for LinkOnTheWay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -29,8 +30,28 @@ impl fmt::Display for LinkOnTheWay {
 
 impl std::error::Error for LinkOnTheWay {}
 
-/// How a folder is opened to work on names in it.
+/// Whether an error of this module says that a path has a symbolic link.
+pub fn is_link_error(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|source| source.is::<LinkOnTheWay>())
+}
+
+/// A path with no links in the part of it that exists. For the user's own folders, which may be behind links of theirs.
+pub fn without_links(path: &Path) -> PathBuf {
+    let real = |above: &Path| Some(above.canonicalize().ok()?.join(path.strip_prefix(above).ok()?));
+    let found = path.ancestors().find_map(real);
+    // Without a slash at the end.
+    found.map_or_else(|| path.to_owned(), |found| found.components().collect())
+}
+
+/// How a folder is opened to list, flush or change it.
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
+
+/// How a folder is opened to work on names in it, or to go on to a folder in it. Others may own the folders above the state,
+/// and let nobody list them.
+#[cfg(target_os = "linux")]
+const WAY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);
+#[cfg(not(target_os = "linux"))]
+const WAY: OFlags = FOLDER;
 
 /// Opens a file. One that this creates is open to its user and group.
 pub fn open(path: &Path, flags: OFlags) -> io::Result<File> {
@@ -58,20 +79,48 @@ pub fn open_folder(path: &Path) -> io::Result<OwnedFd> {
     open_with_mode(path, FOLDER, Mode::empty())
 }
 
-/// The whole content of a file.
+/// The whole content of a file. A pipe counts as empty.
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    io::Read::read_to_end(&mut open(path, OFlags::RDONLY)?, &mut bytes)?;
+    open(path, OFlags::RDONLY | OFlags::NONBLOCK)?.read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-/// Makes a folder, if there is nothing of this name. What else is there is an error when it is used.
+/// The whole content of a file, as text.
+pub fn read_to_string(path: &Path) -> io::Result<String> {
+    String::from_utf8(read(path)?).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+}
+
+/// Gives a file these bytes, in place. For files on which nothing depends: after a crash it may have only some of them.
+pub fn write(path: &Path, bytes: impl AsRef<[u8]>) -> io::Result<()> {
+    open(path, OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC)?.write_all(bytes.as_ref())
+}
+
+/// Makes a folder, unless it exists. Whoever works in it by its path, such as git or the kernel's overlay, then works in a
+/// folder: a link of this name is an error.
 pub fn create_folder(path: &Path, mode: u32) -> io::Result<()> {
     let (folder, name) = parent(path)?;
     match retry_on_intr(|| rustix::fs::mkdirat(&folder, name, Mode::from_raw_mode(mode))) {
+        Err(Errno::EXIST) if is_link(&folder, name) => Err(clear(Errno::LOOP)),
         Err(Errno::EXIST) => Ok(()),
         made => Ok(made?),
     }
+}
+
+/// Makes a folder and those above it.
+pub fn create_folders(path: &Path, mode: u32) -> io::Result<()> {
+    match (create_folder(path, mode), path.parent()) {
+        (Err(error), Some(above)) if error.kind() == io::ErrorKind::NotFound => {
+            create_folders(above, mode)?;
+            create_folder(path, mode)
+        }
+        (made, _) => made,
+    }
+}
+
+/// Makes the names in a folder survive a power cut.
+pub fn sync_folder(path: &Path) -> io::Result<()> {
+    File::from(open_folder(path)?).sync_all()
 }
 
 /// The names in a folder, in no particular order.
@@ -85,10 +134,34 @@ pub fn remove_file(path: &Path) -> io::Result<()> {
     Ok(retry_on_intr(|| rustix::fs::unlinkat(&folder, name, AtFlags::empty()))?)
 }
 
+/// Deletes an empty folder.
+pub fn remove_folder(path: &Path) -> io::Result<()> {
+    let (folder, name) = parent(path)?;
+    Ok(retry_on_intr(|| rustix::fs::unlinkat(&folder, name, AtFlags::REMOVEDIR))?)
+}
+
 /// Gives a file another name, in place of what has that name.
 pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
     let ((old, from), (new, to)) = (parent(from)?, parent(to)?);
     Ok(retry_on_intr(|| rustix::fs::renameat(&old, from, &new, to))?)
+}
+
+/// Gives a file another name, unless that name is taken, or exchanges two files.
+pub fn rename_with(from: &Path, to: &Path, flags: RenameFlags) -> io::Result<()> {
+    let ((old, from), (new, to)) = (parent(from)?, parent(to)?);
+    Ok(retry_on_intr(|| rustix::fs::renameat_with(&old, from, &new, to, flags))?)
+}
+
+/// Gives a file a second name, unless that name is taken.
+pub fn link(from: &Path, to: &Path) -> io::Result<()> {
+    let ((old, from), (new, to)) = (parent(from)?, parent(to)?);
+    Ok(retry_on_intr(|| rustix::fs::linkat(&old, from, &new, to, AtFlags::empty()))?)
+}
+
+/// Makes a symbolic link, for other programs to follow.
+pub fn make_symlink(target: &Path, path: &Path) -> io::Result<()> {
+    let (folder, name) = parent(path)?;
+    Ok(retry_on_intr(|| rustix::fs::symlinkat(target, &folder, name))?)
 }
 
 /// Deletes a folder with everything in it. Links in it are deleted, never followed, and a link in place of the folder is an
@@ -155,21 +228,24 @@ fn entries(folder: &OwnedFd) -> io::Result<Vec<(OsString, FileType)>> {
     Ok(found)
 }
 
-/// The folder of a path, open, and the name in it.
-fn parent(path: &Path) -> io::Result<(OwnedFd, &OsStr)> {
+/// The folder of a path, open for calls that take a name in it, and that name.
+pub(crate) fn parent(path: &Path) -> io::Result<(OwnedFd, &OsStr)> {
     let (folder, name) = split(path)?;
-    Ok((open_folder(folder)?, name))
+    Ok((open_with_mode(folder, WAY, Mode::empty())?, name))
 }
 
 fn split(path: &Path) -> io::Result<(&Path, &OsStr)> {
-    let both = path.parent().zip(path.file_name());
-    both.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "it has no name"))
+    match (path.parent(), path.file_name()) {
+        (Some(folder), Some(name)) if folder.as_os_str().is_empty() => Ok((Path::new("."), name)),
+        (Some(folder), Some(name)) => Ok((folder, name)),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "it has no name")),
+    }
 }
 
 /// Opens the folders of a path one after the other.
 fn walk_to_parent(path: &Path) -> io::Result<(OwnedFd, &OsStr)> {
     let (folders, name) = split(path)?;
-    let flags = FOLDER | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let flags = WAY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let start = if path.is_absolute() { "/" } else { "." };
     let mut fd = rustix::fs::openat(CWD, start, flags, Mode::empty())?;
     for part in folders.components() {
@@ -182,7 +258,7 @@ fn walk_to_parent(path: &Path) -> io::Result<(OwnedFd, &OsStr)> {
     Ok((fd, name))
 }
 
-fn open_in(folder: impl AsFd, name: &OsStr, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
+pub(crate) fn open_in(folder: impl AsFd, name: &OsStr, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
     let folder = folder.as_fd();
     match retry_on_intr(|| rustix::fs::openat(folder, name, flags, mode)) {
         // The kernel's error for a link where a folder should be.
@@ -210,10 +286,6 @@ mod tests {
 
     use super::*;
 
-    fn is_refused_link(error: &io::Error) -> bool {
-        error.get_ref().is_some_and(|source| source.is::<LinkOnTheWay>())
-    }
-
     #[test]
     fn a_tree_is_deleted_without_following_a_link() {
         let keep = tempfile::tempdir().unwrap();
@@ -233,7 +305,7 @@ mod tests {
         symlink(&others, top.join("alias")).unwrap();
         for path in ["alias", "alias/sub"] {
             let error = remove_tree(&top.join(path)).unwrap_err();
-            assert!(is_refused_link(&error), "{path}: {error}");
+            assert!(is_link_error(&error), "{path}: {error}");
         }
         assert!(others.join("sub/precious").exists());
         remove_tree(&top.join("missing/deeper")).unwrap();
@@ -249,7 +321,7 @@ mod tests {
         symlink(top.join("real/sub/file"), top.join("real/sub/second")).unwrap();
         let looped = |answer: io::Result<()>, what: &str| {
             let error = answer.unwrap_err();
-            assert!(is_refused_link(&error), "{what}: {error}");
+            assert!(is_link_error(&error), "{what}: {error}");
         };
         for path in ["alias/sub/file", "alias/sub/new", "real/sub/second"] {
             let path = top.join(path);
@@ -258,8 +330,17 @@ mod tests {
         }
         let inside = top.join("alias/sub/file");
         looped(create_folder(&top.join("alias/sub/folder"), 0o700), "create");
+        looped(create_folder(&top.join("alias"), 0o700), "a link in place of a folder");
+        looped(create_folders(&top.join("alias/deep/er"), 0o700), "create all");
+        looped(write(&inside, "y"), "write");
+        looped(write(&top.join("real/sub/second"), "y"), "write to a link");
         looped(names(&top.join("alias/sub")).map(drop), "list");
         looped(names(&top.join("alias")).map(drop), "list a link");
+        looped(sync_folder(&top.join("alias/sub")), "flush");
+        looped(remove_folder(&top.join("alias/sub")), "remove a folder");
+        looped(link(&inside, &top.join("stolen")), "link");
+        looped(make_symlink(&top, &top.join("alias/sub/more")), "make a link");
+        looped(rename_with(&inside, &top.join("stolen"), RenameFlags::NOREPLACE), "rename to a new name");
         looped(remove_file(&inside), "remove");
         looped(rename(&inside, &top.join("stolen")), "rename from");
         fs::write(top.join("mine"), "y").unwrap();
@@ -269,5 +350,22 @@ mod tests {
         assert!(walk_to_parent(&top.join("real/sub/file")).is_ok());
         assert!(walk_to_parent(&top.join("real/../mine/x")).is_err());
         assert_eq!(fs::read(top.join("real/sub/file")).unwrap(), b"x");
+        assert_eq!(names(&top.join("real/sub")).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn the_users_folders_may_be_behind_links() {
+        let keep = tempfile::tempdir().unwrap();
+        let top = keep.path().canonicalize().unwrap();
+        fs::create_dir_all(top.join("real/state")).unwrap();
+        symlink(top.join("real"), top.join("home")).unwrap();
+        for (path, expected) in [
+            ("home/state", "real/state"),
+            ("home/missing/deep", "real/missing/deep"),
+            ("real/state", "real/state"),
+            ("none/x", "none/x"),
+        ] {
+            assert_eq!(without_links(&top.join(path)).as_os_str(), top.join(expected).as_os_str());
+        }
     }
 }

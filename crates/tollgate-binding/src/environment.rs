@@ -15,6 +15,7 @@ use tollgate::settings::StoreChoice;
 use tollgate::tasks::{StoreLogin, TaskOptions, VaultHome, workspace_id};
 use tollgate::trust::Agreements;
 use tollgate::workspace::{Options, STATE_FOLDER, Workspace};
+use tollgate_base::private;
 
 /// The files that enable or disable the hooks of agent programs, as ends of paths. A test of the command line compares them
 /// with its own.
@@ -29,12 +30,17 @@ fn folder(name: &str) -> Option<PathBuf> {
     text(name).map(PathBuf::from).filter(|path| path.is_absolute())
 }
 
+/// One of the user's own folders. Their home may be behind a link; below this folder, nothing of tollgate is.
+fn own(folder: PathBuf) -> PathBuf {
+    private::without_links(&folder)
+}
+
 fn state() -> Option<PathBuf> {
-    folder("XDG_STATE_HOME").or_else(|| Some(folder("HOME")?.join(".local").join("state")))
+    folder("XDG_STATE_HOME").or_else(|| Some(folder("HOME")?.join(".local").join("state"))).map(own)
 }
 
 fn config() -> Option<PathBuf> {
-    folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")))
+    folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config"))).map(own)
 }
 
 fn uid() -> u32 {
@@ -57,7 +63,7 @@ pub(crate) fn agent(named: Option<&str>) -> Result<Agent> {
 /// How this process opens a workspace. A fault if its state belongs to another user.
 pub(crate) fn options(root: &Path) -> Result<Options> {
     refuse_strangers(root)?;
-    let own = [state(), config(), folder("XDG_RUNTIME_DIR")].into_iter().flatten();
+    let own = [state(), config(), folder("XDG_RUNTIME_DIR").map(own)].into_iter().flatten();
     let in_memory = ["/dev/shm", "/tmp"].map(|folder| Path::new(folder).join(format!("tollgate-{}", uid())));
     let named = text("GIT_CONFIG_GLOBAL").map(PathBuf::from);
     let of_git = git_config::of_user(folder("HOME").as_deref(), config().as_deref(), named);

@@ -3,16 +3,18 @@
 //! The ledger is the record, a log is a convenience. So a log that cannot be written never stops the work, and nothing is
 //! flushed. Several processes append to one file, and each line is one write. A full file is renamed.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
+use rustix::fs::{Mode, OFlags};
 use tollgate::error::Fault;
 use tollgate::ledger::Entry;
 use tollgate::name::Agent;
 use tollgate::workspace::Workspace;
+use tollgate_base::private;
 
 use crate::trust::{LogFolder, TrustStore};
 use crate::words;
@@ -72,22 +74,18 @@ impl AgentLogs {
     }
 
     fn append(&self, path: &Path, line: &str) -> io::Result<()> {
-        let mut options = OpenOptions::new();
-        options
-            .create(true)
-            .append(true)
-            .mode(0o640)
-            .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32);
-        let file = match options.open(path) {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND;
+        let open = || private::open_with_mode(path, flags, Mode::from_raw_mode(0o640)).map(File::from);
+        let file = match open() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                fs::create_dir_all(path.parent().unwrap_or(path))?;
-                options.open(path)?
+                private::create_folders(path.parent().unwrap_or(path), 0o777)?;
+                open()?
             }
             file => file?,
         };
         if file.metadata()?.len() + line.len() as u64 > self.max_size {
             self.rotate(&file, path)?;
-            return options.open(path)?.write_all(line.as_bytes());
+            return open()?.write_all(line.as_bytes());
         }
         (&file).write_all(line.as_bytes())
     }
@@ -103,15 +101,15 @@ impl AgentLogs {
         }
         let numbered = |number: u32| PathBuf::from(format!("{}.{number}", path.display()));
         if self.keep == 0 {
-            return fs::remove_file(path);
+            return private::remove_file(path);
         }
         for number in (1..self.keep).rev() {
-            match fs::rename(numbered(number), numbered(number + 1)) {
+            match private::rename(&numbered(number), &numbered(number + 1)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
             }
         }
-        fs::rename(path, numbered(1))
+        private::rename(path, &numbered(1))
     }
 }
 

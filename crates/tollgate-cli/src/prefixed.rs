@@ -10,9 +10,10 @@
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
-use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+
+use tollgate_base::private;
 
 /// What is before the path of a prologue in a comment.
 pub(crate) const COMMENT: &str = "# tollgate: ";
@@ -53,7 +54,7 @@ pub(crate) fn command(text: &OsStr, tollgate: &Path, shell: OsString, folders: &
         // Only one is of the hook.
         (Some(_), Some(_)) => return Prefixed::Nothing,
     };
-    let Ok(options) = fs::read(file) else { return Prefixed::Nothing };
+    let Ok(options) = private::read(&file) else { return Prefixed::Nothing };
     let options = options.split(|&byte| byte == 0).map(|word| OsString::from_vec(word.to_vec()));
     let words = [tollgate.as_os_str().to_owned()].into_iter().chain(options).chain(["--".into()]);
     Prefixed::Execute(words.chain(alone).collect())
@@ -82,6 +83,8 @@ pub(crate) fn prologue(path: &str, folders: &[PathBuf]) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn words(words: &[&str]) -> Prefixed {

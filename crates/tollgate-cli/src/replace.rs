@@ -5,12 +5,13 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use tollgate::error::Fault;
+use tollgate::error::{At, Fault};
 use tollgate::settings::Durability;
 use tollgate_base::file::replace_file_with_mode;
+use tollgate_base::private;
 
 /// The permissions of a replaced file, and of the folders that are created for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +25,9 @@ pub(crate) enum FileAccess {
 }
 
 /// Replaces a file. Creates missing folders.
+///
+/// A private file is tollgate's own, so its path has no links. A file of the user may be in a folder behind one: some people
+/// keep their configuration in a repository and link to it.
 pub(crate) fn replace_file(path: &Path, bytes: &[u8], access: FileAccess) -> Result<(), Fault> {
     let mode = match access {
         FileAccess::Private => Some(0o600),
@@ -31,7 +35,13 @@ pub(crate) fn replace_file(path: &Path, bytes: &[u8], access: FileAccess) -> Res
         FileAccess::Executable => Some(0o755),
     };
     let durability = if access == FileAccess::Private { Durability::Fast } else { Durability::Durable };
-    let replace = || replace_file_with_mode(path, bytes, durability, mode);
+    let replace = || match (access, path.parent(), path.file_name()) {
+        (FileAccess::Normal | FileAccess::Executable, Some(folder), Some(name)) => {
+            let folder = fs::canonicalize(folder).at("open the folder", folder)?;
+            replace_file_with_mode(&folder.join(name), bytes, durability, mode)
+        }
+        _ => replace_file_with_mode(path, bytes, durability, mode),
+    };
     match (replace(), path.parent()) {
         (Err(Fault::Io { source, .. }), Some(folder)) if source.kind() == io::ErrorKind::NotFound => {
             make_folder(folder, access)?;
@@ -43,16 +53,11 @@ pub(crate) fn replace_file(path: &Path, bytes: &[u8], access: FileAccess) -> Res
 
 /// Creates a folder and the missing folders above it.
 pub(crate) fn make_folder(folder: &Path, access: FileAccess) -> Result<(), Fault> {
-    let mut builder = fs::DirBuilder::new();
-    builder.recursive(true);
-    if access == FileAccess::Private {
-        builder.mode(0o700);
+    match access {
+        FileAccess::Private => private::create_folders(folder, 0o700),
+        FileAccess::Normal | FileAccess::Executable => fs::create_dir_all(folder),
     }
-    builder.create(folder).map_err(|source| Fault::Io {
-        doing: "create the folder",
-        path: folder.to_owned(),
-        source,
-    })
+    .at("create the folder", folder)
 }
 
 #[cfg(test)]

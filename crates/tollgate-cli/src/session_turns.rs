@@ -3,13 +3,13 @@
 //! Each workspace has turns of its own, and the nearest workspace above a file knows what the agent has read in it. But a command may
 //! change files of several workspaces, if one of them is inside another. So a run must know all turns of its agent.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use tollgate::name::TurnId;
 use tollgate::path::unescape;
 use tollgate::shared_turn::{SharedTurn, SharedTurns};
 use tollgate::turn::TurnState;
+use tollgate_base::private;
 
 /// The folder of the agents, beside the turns of a workspace.
 pub(crate) const AGENTS: &str = "hooks";
@@ -23,10 +23,13 @@ pub(crate) struct WorkspaceTurn {
 /// The folders of the agent with this key, one for each workspace that knows it, and the workspaces. `places` are the folders that hold the
 /// turns of all workspaces.
 pub(crate) fn folders_of(key: &str, places: &[PathBuf]) -> impl Iterator<Item = (PathBuf, PathBuf)> {
-    let found = places.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();
-    found.filter_map(move |turns| {
-        let agent = turns.path().join(AGENTS).join(key);
-        let root = unescape(fs::read_to_string(agent.join("root")).ok()?.trim_end())?;
+    let in_place = |folder: &PathBuf| {
+        let names = private::names(folder).unwrap_or_default();
+        names.into_iter().map(|name| folder.join(name)).collect::<Vec<_>>()
+    };
+    places.iter().flat_map(in_place).filter_map(move |turns| {
+        let agent = turns.join(AGENTS).join(key);
+        let root = unescape(private::read_to_string(&agent.join("root")).ok()?.trim_end())?;
         root.is_absolute().then_some((agent, root))
     })
 }
@@ -45,14 +48,15 @@ pub(crate) fn turns_of(key: &str, places: &[PathBuf]) -> Vec<WorkspaceTurn> {
 
 /// The key of the agent whose running turn this is, in this folder of turns.
 pub(crate) fn key_of_turn(turns: &Path, id: &TurnId) -> Option<String> {
-    let agents = fs::read_dir(turns.join(AGENTS)).ok()?.flatten();
-    let mut found = agents.filter(|agent| turn_in(&agent.path()).as_ref() == Some(id));
-    found.next()?.file_name().into_string().ok()
+    let agents = private::names(&turns.join(AGENTS)).ok()?;
+    let mut found =
+        agents.into_iter().filter(|name| turn_in(&turns.join(AGENTS).join(name)).as_ref() == Some(id));
+    found.next()?.into_string().ok()
 }
 
 /// The id of the running turn of an agent with this folder.
 fn turn_in(agent: &Path) -> Option<TurnId> {
-    fs::read_to_string(agent.join("turn")).ok()?.split_whitespace().next()?.parse().ok()
+    private::read_to_string(&agent.join("turn")).ok()?.split_whitespace().next()?.parse().ok()
 }
 
 /// Puts the turn of a call into the turns of its agent, instead of another one of the same workspace: that of a call may have ended, or

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 
+use tollgate_base::private;
 use tollgate_run::RunLevel;
 use tollgate_run::door::FOLDER_VARIABLE;
 
@@ -143,6 +144,8 @@ impl Surroundings {
         let text = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
         // The XDG specification says to ignore relative paths.
         let folder = |name: &str| text(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        // The user's home may be behind a link. Below these folders, nothing of tollgate is.
+        let own = |folder: PathBuf| private::without_links(&folder);
         let word = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
         Self {
             folder: env::current_dir(),
@@ -169,13 +172,16 @@ impl Surroundings {
             user: text("USER").or_else(|| text("LOGNAME")).map(|name| name.to_string_lossy().into_owned()),
             uid: rustix::process::geteuid().as_raw(),
             sudo: text("SUDO_UID").and_then(|uid| uid.to_str()?.parse().ok()),
-            runtime: folder("XDG_RUNTIME_DIR"),
+            runtime: folder("XDG_RUNTIME_DIR").map(own),
             state: folder("XDG_STATE_HOME")
-                .or_else(|| folder("HOME").map(|home| home.join(".local").join("state"))),
+                .or_else(|| folder("HOME").map(|home| home.join(".local").join("state")))
+                .map(own),
             run: tollgate_run::level_here(),
             run_folder: folder(FOLDER_VARIABLE),
             carried: env::var_os(CARRIED),
-            config: folder("XDG_CONFIG_HOME").or_else(|| folder("HOME").map(|home| home.join(".config"))),
+            config: folder("XDG_CONFIG_HOME")
+                .or_else(|| folder("HOME").map(|home| home.join(".config")))
+                .map(own),
         }
     }
 }

@@ -18,6 +18,7 @@ use tollgate::settings::{HookSettings, NotifySettings, Settings, StoreChoice};
 use tollgate::tasks::named_outside;
 use tollgate::trust::{Agreements, outside, resolved};
 use tollgate::workspace::{STATE_FOLDER, read_settings};
+use tollgate_base::private;
 
 use crate::replace::{FileAccess, replace_file};
 
@@ -203,10 +204,10 @@ impl TrustStore {
         let folders = folders.filter_map(|folder| self.agreements.folder_record(root, &folder.path));
         for record in folders.chain(engine) {
             // It may not be there.
-            let _ = fs::remove_file(record);
+            let _ = private::remove_file(&record);
         }
         let Some(record) = self.agreements.record(root) else { return Ok(false) };
-        match fs::remove_file(&record) {
+        match private::remove_file(&record) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(source) => Err(Fault::Io { doing: "remove", path: record, source }),

@@ -1,15 +1,13 @@
 //! The folders that hold turns between commands: private to the user, and in memory where possible.
 
 use std::ffi::OsString;
-use std::fs;
-use std::io;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use tollgate::error::Fault;
+use tollgate::error::{At, Fault};
 use tollgate::shared_turn::SharedTurns;
 use tollgate::tasks::workspace_id;
 use tollgate::workspace::STATE_FOLDER;
+use tollgate_base::private;
 
 /// A folder for turns, in a parent folder that holds nothing else.
 pub(crate) struct TurnPlace {
@@ -29,18 +27,13 @@ impl TurnPlace {
 
     /// Whether commands in the sandbox of an agent program see the folder. Such sandboxes have a `/dev/shm` of their own.
     pub(crate) fn is_seen_in_sandboxes(&self) -> bool {
-        !self.parent.starts_with(MEMORY)
+        !self.parent.starts_with(private::without_links(Path::new(MEMORY)))
     }
 
     pub(crate) fn open(&self) -> Result<SharedTurns, Fault> {
         if self.parent.ends_with("run") {
             // In the workspace's own state, which users of its group may use, too.
-            match fs::DirBuilder::new().mode(0o770).create(&self.parent) {
-                Err(source) if source.kind() != io::ErrorKind::AlreadyExists => {
-                    return Err(Fault::Io { doing: "make the folder", path: self.parent.clone(), source });
-                }
-                _ => {}
-            }
+            private::create_folder(&self.parent, 0o770).at("make the folder", &self.parent)?;
         } else {
             // Creates it, or checks that it belongs to this user alone. Everyone may write to the folder above it, so
             // another user may have created it as a trap.
@@ -58,7 +51,8 @@ const SHARED: &str = "/tmp";
 
 /// The folders for the turns of a user without a runtime folder, the best first.
 pub(crate) fn turn_folders_without_runtime(uid: u32) -> [PathBuf; 2] {
-    [MEMORY, SHARED].map(|folder| Path::new(folder).join(format!("tollgate-{uid}")))
+    // On some systems, both are links.
+    [MEMORY, SHARED].map(|folder| private::without_links(Path::new(folder)).join(format!("tollgate-{uid}")))
 }
 
 /// All places for the turns of a workspace, the best first.

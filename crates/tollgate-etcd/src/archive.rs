@@ -8,7 +8,6 @@
 //! archive, however many of them the next batch has. These are not appended again. A line that a reader has not read to its end
 //! stays, unless too many lines wait for readers: see `readers`.
 
-use std::fs;
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
 use std::thread;
@@ -18,6 +17,7 @@ use jiff::Timestamp;
 use tollgate_base::error::{At, Fault, Result};
 use tollgate_base::ledger::{Entry, Ledger};
 use tollgate_base::lock::Lock;
+use tollgate_base::private;
 use tollgate_vault::figures::Tally;
 
 use crate::archive_files::{end_of, files_in, newest_time, put_into_files};
@@ -63,8 +63,8 @@ impl Inside {
                 let fault = inside.archive(&folder, KEEP).err();
                 // If this fails, too, there will be too many lines, and `doctor` reports that.
                 let _ = match fault {
-                    Some(fault) => fs::write(folder.join(LAST_FAULT), fault.to_string()),
-                    None => fs::remove_file(folder.join(LAST_FAULT)),
+                    Some(fault) => private::write(&folder.join(LAST_FAULT), fault.to_string()),
+                    None => private::remove_file(&folder.join(LAST_FAULT)),
                 };
             };
             // Without a thread now, there may be one next time.
@@ -86,7 +86,7 @@ impl Inside {
         if !is_needed {
             return Ok(0);
         }
-        fs::create_dir_all(folder).at("make the folder", folder)?;
+        private::create_folders(folder, 0o777).at("make the folder", folder)?;
         let Some(_alone) = Lock::acquire(&folder.join("archiving"), Duration::ZERO)? else { return Ok(0) };
         let ledger = files_in(folder);
         if archived.machine != self.machine {

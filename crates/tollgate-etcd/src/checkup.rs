@@ -1,13 +1,13 @@
 //! What `tollgate doctor` finds out about an etcd: is every node there, in a good version and healthy, do the clocks agree, may
 //! we write, and how full is it?
 
-use std::fs;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use tollgate_base::error::Result;
 use tollgate_base::name::random_id;
+use tollgate_base::private;
 use tollgate_base::visible::plain;
 use tollgate_vault::checkup::Finding;
 
@@ -165,7 +165,8 @@ impl Inside {
                  has it; if one runs there, look whether it may write to its `.tollgate/engine/archive`, and whether its disk is full",
             )
         });
-        let fault = self.archive.as_ref().and_then(|folder| fs::read_to_string(folder.join(LAST_FAULT)).ok());
+        let fault =
+            self.archive.as_ref().and_then(|folder| private::read_to_string(&folder.join(LAST_FAULT)).ok());
         let failed = fault.map(|fault| {
             Finding::warning(format!("this machine could not archive lines of the ledger: {}", plain(&fault)))
         });

@@ -3,7 +3,6 @@
 //! Invariant: one process at a time exports to a destination. Two would both save a place, and the later save of the slower
 //! one would repeat what the other has done, over and over.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -12,6 +11,7 @@ use tollgate_base::digest::Digest;
 use tollgate_base::error::{At, Fault, Result};
 use tollgate_base::file::replace_file;
 use tollgate_base::lock::Lock;
+use tollgate_base::private;
 use tollgate_base::settings::Durability;
 
 use crate::encoder::ExportFormat;
@@ -56,14 +56,14 @@ pub struct SavedExport {
 impl SavedExport {
     /// The place of this export, in a folder for such places.
     pub fn open(folder: &Path, key: ExportKey) -> Result<Self> {
-        fs::create_dir_all(folder).at("make the folder", folder)?;
+        private::create_folders(folder, 0o777).at("make the folder", folder)?;
         let id = Digest::of(format!("{} {} {}", key.format.as_str(), key.of, key.destination).as_bytes());
         let name = &id.to_string()[..16];
         let lock_path = folder.join(format!("{name}.lock"));
         let lock = Lock::acquire(&lock_path, LOCK_WAIT)?
             .ok_or(Fault::Locked { path: lock_path, waited_s: LOCK_WAIT.as_secs() })?;
         let path = folder.join(format!("{name}.json"));
-        let loaded = match fs::read(&path) {
+        let loaded = match private::read(&path) {
             Ok(bytes) => Some(parse(&path, &bytes)?),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
             Err(error) => return Err(error).at("read", &path),

@@ -4,7 +4,6 @@
 //! deleted after the same time as recovery files, and their number is limited. Nothing depends on them.
 
 use std::ffi::OsString;
-use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -16,6 +15,7 @@ use crate::refusal::{ChangedBy, Stale};
 use crate::root::Root;
 use tollgate_base::error::{At, Result};
 use tollgate_base::file::names_in;
+use tollgate_base::private;
 
 /// The number of conflicts that are kept. A diff has at most 4 KiB, so this is 4 MiB.
 const MOST: usize = 1000;
@@ -32,7 +32,7 @@ pub struct Conflict {
 /// The details of the refused write with this ledger line, if they are still kept.
 pub(crate) fn read(root: &Root, seq: u64) -> Result<Option<Conflict>> {
     let path = folder(root).join(seq.to_string());
-    let bytes = gone_is_none(fs::read(&path).at("read", &path))?;
+    let bytes = gone_is_none(private::read(&path).at("read", &path))?;
     // If the writer died before it finished, there are no details.
     Ok(bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
 }
@@ -46,8 +46,8 @@ pub(crate) fn keep(root: &Root, seq: u64, stale: &Stale) {
     let folder = folder(root);
     let Ok(bytes) = serde_json::to_vec(&conflict) else { return };
     // The parent folder is closed to other users, so this one is too.
-    let _ = fs::create_dir(&folder);
-    let _ = fs::write(folder.join(seq.to_string()), bytes);
+    let _ = private::create_folder(&folder, 0o770);
+    let _ = private::write(&folder.join(seq.to_string()), bytes);
 }
 
 /// Deletes details that are too old or too many. Returns the number of deleted files.
@@ -61,7 +61,7 @@ pub(crate) fn prune(root: &Root, now: Timestamp, max_age: Duration) -> Result<us
     let mut pruned = 0;
     for (index, (_, path)) in kept.iter().enumerate() {
         if index >= MOST || modified(path).is_some_and(old) {
-            fs::remove_file(path).at("remove", path)?;
+            private::remove_file(path).at("remove", path)?;
             pruned += 1;
         }
     }
@@ -100,7 +100,7 @@ mod tests {
         assert_eq!(prune(&root, now, day).unwrap(), 2);
         assert_eq!(read(&root, 3).unwrap(), None);
         assert_eq!(read(&root, 4).unwrap().unwrap().diff.as_deref(), Some("-a\n+b\n"));
-        fs::write(super::folder(&root).join("4"), "{\"changed_by\":").unwrap();
+        std::fs::write(super::folder(&root).join("4"), "{\"changed_by\":").unwrap();
         assert_eq!(read(&root, 4).unwrap(), None, "an incomplete file");
         assert_eq!(prune(&root, now + day * 2, day).unwrap(), MOST);
     }

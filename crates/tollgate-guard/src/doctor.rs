@@ -3,7 +3,6 @@
 //! Read-only: takes no lock and opens no workspace, so it works even if [`crate::workspace::Workspace::open`] fails.
 
 use std::ffi::OsString;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::probe::PROBE_PREFIX;
@@ -12,6 +11,7 @@ use crate::stage::{StageName, parse_unfinished};
 use crate::stripe_lock::line_of;
 use tollgate_base::error::Result;
 use tollgate_base::file::names_in;
+use tollgate_base::private;
 
 /// Files of work in progress.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -54,7 +54,7 @@ pub fn leftovers(state: &Path) -> Result<Leftovers> {
     let locks = state.join("locks");
     for name in names_in(&locks)? {
         // A file that is being changed right now counts as empty.
-        let bytes = fs::read(locks.join(name)).unwrap_or_default();
+        let bytes = private::read(&locks.join(name)).unwrap_or_default();
         found.reservations.extend(Reservation::all_in(line_of(&bytes)));
     }
     found.reservations.sort_by_key(|reserved| reserved.since);
@@ -63,6 +63,8 @@ pub fn leftovers(state: &Path) -> Result<Leftovers> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -10,7 +10,6 @@
 //! stage, hashes each one again after a grace time, and moves it to recovery. The ledger reports a file that was changed.
 
 use std::ffi::OsString;
-use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
@@ -31,6 +30,7 @@ use tollgate_base::digest::Digest;
 use tollgate_base::error::{At, Fault, Result};
 use tollgate_base::event::{Event, LateWrite};
 use tollgate_base::name::Agent;
+use tollgate_base::private;
 use tollgate_base::settings::Durability;
 
 /// Often enough to respect the limits, rarely enough that writes do not pay for it.
@@ -138,7 +138,7 @@ pub(crate) fn prune(root: &Root) -> Result<usize> {
     if now.duration_since(last).unsigned_abs() < PRUNE_EVERY.min(settings.max_age.0) {
         return Ok(0);
     }
-    fs::write(&stamp, "").at("write", &stamp)?;
+    private::write(&stamp, "").at("write", &stamp)?;
     let mut room = settings.max_size.0;
     let mut pruned = conflict::prune(root, now, settings.max_age.0)?;
     for kind in RecoveryKind::ALL {

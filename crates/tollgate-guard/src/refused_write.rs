@@ -24,6 +24,7 @@ use tollgate_base::digest::Digest;
 use tollgate_base::error::{At, Result};
 use tollgate_base::file::{names_in, replace_file};
 use tollgate_base::name::Agent;
+use tollgate_base::private;
 use tollgate_base::settings::Durability;
 
 /// The tool of a written merge, in the ledger.
@@ -72,7 +73,7 @@ fn write(
         return None;
     }
     // The parent folder is closed to other users, so this one is too.
-    let _ = fs::create_dir(folder(root));
+    let _ = private::create_folder(&folder(root), 0o770);
     replace_file(&folder(root).join(root.stage_file_name(&stage).ok()?), &bytes, Durability::Fast).ok()
 }
 
@@ -118,7 +119,7 @@ pub(crate) fn merge_newest(
         return Ok(Err(NoMerge::NothingRefused));
     };
     let file = folder(root).join(&name);
-    let Some(bytes) = gone_is_none(fs::read(&file).at("read", &file))? else {
+    let Some(bytes) = gone_is_none(private::read(&file).at("read", &file))? else {
         return Ok(Err(NoMerge::NothingRefused));
     };
     let Some((base, wanted)) = parts(&bytes) else { return Ok(Err(NoMerge::NothingRefused)) };
@@ -146,7 +147,7 @@ pub(crate) type WriteTexts = (Option<Vec<u8>>, Vec<u8>);
 /// The texts of one write. `None` if they are gone.
 pub(crate) fn read(root: &Root, kept: &KeptWrite) -> Result<Option<WriteTexts>> {
     let file = folder(root).join(&kept.name);
-    let bytes = gone_is_none(fs::read(&file).at("read", &file))?;
+    let bytes = gone_is_none(private::read(&file).at("read", &file))?;
     let parts = bytes.as_deref().and_then(parts);
     Ok(parts.map(|(base, wanted)| (base.map(<[u8]>::to_vec), wanted.to_vec())))
 }
@@ -167,7 +168,7 @@ pub(crate) fn on_disk(root: &Root, path: &FilePath) -> Result<(FileState, Option
 
 /// Deletes a refused write whose merge was written.
 pub(crate) fn forget(root: &Root, name: &OsStr) {
-    let _ = fs::remove_file(folder(root).join(name));
+    let _ = private::remove_file(&folder(root).join(name));
 }
 
 /// Deletes refused writes that are too old, or too large for what the rest of recovery leaves. Returns their number.
@@ -179,12 +180,12 @@ pub(crate) fn prune(root: &Root, now: Timestamp, max_age: Duration, mut room: u6
     for name in names {
         let Some(stage) = StageName::parse(&name) else { continue };
         let path = folder(root).join(name);
-        let Some(found) = gone_is_none(fs::metadata(&path).at("look at", &path))? else { continue };
+        let Some(found) = gone_is_none(fs::symlink_metadata(&path).at("look at", &path))? else { continue };
         let young = now.duration_since(stage.id.time()).unsigned_abs() <= max_age;
         if young && found.len() <= room {
             room -= found.len();
         } else {
-            gone_is_none(fs::remove_file(&path).at("remove", &path))?;
+            gone_is_none(private::remove_file(&path).at("remove", &path))?;
             pruned += 1;
         }
     }

@@ -25,7 +25,9 @@ use tollgate_base::event::Event;
 use tollgate_base::file::replace_file;
 use tollgate_base::ledger::{Entry, Ledger};
 use tollgate_base::name::{Agent, TurnId};
+use tollgate_base::private;
 use tollgate_base::settings::{Durability, Settings};
+use tollgate_base::tracked::refuse_tracked;
 
 /// What the library does not take from its environment by itself.
 #[derive(Clone)]
@@ -63,7 +65,6 @@ pub struct Root {
     /// The workspace.
     pub(crate) folder: Folder,
     pub(crate) stage: Folder,
-    recovery: Folder,
     pub(crate) journal: Folder,
     settings: Settings,
     pub(crate) stripes: Stripes,
@@ -78,14 +79,14 @@ impl Root {
     pub(crate) fn open(folder: &Path, options: Options) -> Result<Self> {
         let path = fs::canonicalize(folder).at("open the workspace", folder)?;
         let folder = Folder::open(&path)?;
+        refuse_tracked(&path)?;
         let settings = match options.settings {
             Some(settings) => settings,
             None => read_settings(&path.join(STATE_FOLDER).join("config.toml"))?,
         };
         let state_path = options.state.unwrap_or_else(|| path.join(STATE_FOLDER));
         state_folder::create(&path, &state_path)?;
-        let state = Folder::private(&state_path)?;
-        let below = |name: &str| state.open_below(Path::new(name));
+        let below = |name: &str| Folder::of_state(&state_path.join(name));
         let max_size = settings.ledger.max_size.0;
         let mut protected = options.protected;
         protected.paths.extend(settings.guard.protected.iter().cloned());
@@ -93,7 +94,6 @@ impl Root {
         Ok(Self {
             folder,
             stage: below("stage")?,
-            recovery: below("recovery")?,
             journal: below("journal")?,
             stripes: Stripes { folder: state_path.join("locks") },
             ledger: Ledger::new(&state_path, &state_path.join("locks/ledger"), max_size, options.ledger_head),
@@ -149,7 +149,7 @@ impl Root {
     }
 
     pub(crate) fn recovery_folder(&self, kind: RecoveryKind) -> Result<Folder> {
-        self.recovery.open_below(Path::new(kind.folder()))
+        Folder::of_state(&self.state_path().join("recovery").join(kind.folder()))
     }
 
     /// The files that this process has replaced and not checked yet, oldest first.
@@ -237,7 +237,7 @@ impl Root {
             TargetName::Path(path) => Ok(path.clone()),
             TargetName::Hashed(hash) => {
                 let file = self.long_path(*hash);
-                Ok(OsString::from_vec(fs::read(&file).at("read", &file)?).into())
+                Ok(OsString::from_vec(private::read(&file).at("read", &file)?).into())
             }
         }
     }

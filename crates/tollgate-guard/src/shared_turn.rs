@@ -4,8 +4,8 @@
 //! agent knows, `leads/` where links led, and `stamps/` hashes of large files (see `turn_shard.rs`); `text/` holds bytes that the agent was shown.
 
 use std::fs;
-use std::io::{self, Read as _};
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
+use std::io::Read as _;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,6 +24,7 @@ use tollgate_base::digest::Digest;
 use tollgate_base::error::{At, Fault, Result};
 use tollgate_base::file::{names_in, replace_file};
 use tollgate_base::name::{Agent, TurnId};
+use tollgate_base::private;
 use tollgate_base::settings::{Durability, Unread};
 
 /// The version of the format. A later version is refused.
@@ -107,7 +108,7 @@ impl SharedTurns {
         let folder = self.turn_folder(id);
         let path = folder.join("turn.json");
         let missing = || Fault::Missing { what: format!("the turn `{id}`") };
-        let text = gone_is_none(fs::read(&path).at("read", &path))?.ok_or_else(missing)?;
+        let text = gone_is_none(private::read(&path).at("read", &path))?.ok_or_else(missing)?;
         let about: About = serde_json::from_slice(&text).map_err(|error| Fault::damaged(&path, error))?;
         if about.version > VERSION {
             return Err(Fault::NewerFormat { path, found: about.version, known: VERSION });
@@ -276,7 +277,7 @@ impl TurnState for SharedTurn {
 
     fn text(&self, digest: Digest) -> Result<Option<Arc<[u8]>>> {
         let path = self.folder.join("text").join(digest.to_string());
-        Ok(gone_is_none(fs::read(&path).at("read", &path))?.map(Arc::from))
+        Ok(gone_is_none(private::read(&path).at("read", &path))?.map(Arc::from))
     }
 }
 
@@ -338,7 +339,8 @@ fn is_older(path: &Path, limit: Timestamp) -> Result<bool> {
     if modified(path).is_none_or(|written| written >= limit) {
         return Ok(false);
     }
-    let inside = if path.is_dir() { names_in(path)? } else { Vec::new() };
+    let is_folder = fs::symlink_metadata(path).is_ok_and(|found| found.is_dir());
+    let inside = if is_folder { names_in(path)? } else { Vec::new() };
     // Ends at the first new name, so that a turn that is in use costs little.
     for name in inside {
         if !is_older(&path.join(name), limit)? {
@@ -351,11 +353,7 @@ fn is_older(path: &Path, limit: Timestamp) -> Result<bool> {
 /// Creates a folder that only this user can enter, or checks that it is one. Where every user can write, another user may
 /// have created a folder of that name as a trap.
 fn private_folder(path: &Path) -> Result<()> {
-    match fs::DirBuilder::new().mode(0o700).create(path) {
-        Ok(()) => return Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        Err(error) => return Err(error).at("make the folder", path),
-    }
+    private::create_folder(path, 0o700).at("make the folder", path)?;
     let metadata = fs::symlink_metadata(path).at("look at", path)?;
     let private = metadata.is_dir()
         && metadata.uid() == rustix::process::geteuid().as_raw()
@@ -368,7 +366,7 @@ fn private_folder(path: &Path) -> Result<()> {
 }
 
 fn remove_folder(path: &Path) -> Result<()> {
-    gone_is_none(fs::remove_dir_all(path).at("remove the folder", path)).map(drop)
+    private::remove_tree(path).at("remove the folder", path)
 }
 
 #[cfg(test)]

@@ -3,16 +3,16 @@
 //! The state is as private as the workspace itself: users outside the workspace's group never have access.
 
 use std::fs;
-use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::disk::gone_is_none;
 use crate::stage::RecoveryKind;
 use tollgate_base::error::{At, Fault, Result};
-use tollgate_base::file::{TEMPORARY, names_in, replace_file, uninterrupted};
+use tollgate_base::file::{TEMPORARY, names_in, replace_file};
 use tollgate_base::lock::Lock;
+use tollgate_base::private;
 use tollgate_base::settings::{Durability, Settings};
 
 /// The name of the state folder, in the root of the workspace.
@@ -73,12 +73,7 @@ pub(crate) fn create(root: &Path, state: &Path) -> Result<()> {
     let folders = ["", "locks", "stage", "journal", "recovery", "paths"].into_iter();
     for name in folders.chain(recovery.iter().map(String::as_str)) {
         let folder = state.join(name);
-        match uninterrupted(|| fs::DirBuilder::new().mode(mode).create(&folder)) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                return Err(error).at("make", &folder);
-            }
-            _ => {}
-        }
+        private::create_folder(&folder, mode).at("make", &folder)?;
     }
     // One process at a time, so that every temporary file found below was left by a crash.
     let lock = state.join("locks/state");
@@ -91,23 +86,23 @@ pub(crate) fn create(root: &Path, state: &Path) -> Result<()> {
     }
     for name in names_in(state)? {
         if name.as_encoded_bytes().starts_with(TEMPORARY.as_bytes()) {
-            fs::remove_file(state.join(&name)).at("remove", state.join(&name))?;
+            private::remove_file(&state.join(&name)).at("remove", state.join(&name))?;
         }
     }
     // The files below flush the state folder only, and the last of them says that everything else exists.
     let recovery = state.join("recovery");
-    fs::File::open(&recovery).and_then(|open| open.sync_all()).at("flush the folder", &recovery)?;
+    private::sync_folder(&recovery).at("flush the folder", &recovery)?;
     // People may commit their configuration. The rest belongs to this machine only.
     write_once(&state.join(".gitignore"), "*\n!/.gitignore\n!/config.toml\n")?;
     // Last, because this file says that everything else exists.
     write_once(&state.join("version"), &format!("{STATE_VERSION}\n"))?;
     // Without this, a power failure could remove the whole state, including writes that were acknowledged later.
-    fs::File::open(root).and_then(|open| open.sync_all()).at("flush the folder", root)
+    private::sync_folder(root).at("flush the folder", root)
 }
 
 /// Whether the state exists, in a format that this program can read.
 fn check_version(path: &Path) -> Result<bool> {
-    let Some(text) = gone_is_none(fs::read_to_string(path).at("read", path))? else { return Ok(false) };
+    let Some(text) = gone_is_none(private::read_to_string(path).at("read", path))? else { return Ok(false) };
     match text.trim().parse::<u32>() {
         Ok(found) if found > STATE_VERSION => {
             Err(Fault::NewerFormat { path: path.to_owned(), found, known: STATE_VERSION })
@@ -119,5 +114,9 @@ fn check_version(path: &Path) -> Result<bool> {
 
 /// Writes a file unless it exists. Flushes its folder, and with it the folders created there.
 fn write_once(path: &Path, text: &str) -> Result<()> {
-    if path.exists() { Ok(()) } else { replace_file(path, text.as_bytes(), Durability::Durable) }
+    if path.symlink_metadata().is_ok() {
+        Ok(())
+    } else {
+        replace_file(path, text.as_bytes(), Durability::Durable)
+    }
 }

@@ -4,10 +4,12 @@
 //! the line of a sighting has a fixed length up to the path and is changed in place, under a lock. Words have any length, so
 //! a new word for a key replaces the whole small file.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::Read as _;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
 
 use crate::disk::gone_is_none;
 use crate::path::{FilePath, escape, unescape};
@@ -15,6 +17,7 @@ use crate::stripe_lock::stripe;
 use crate::turn::{FileState, Sighting, SightingChange};
 use tollgate_base::error::{At, Result};
 use tollgate_base::file::replace_file_with_mode;
+use tollgate_base::private;
 use tollgate_base::settings::Durability;
 
 /// Only its user may read what an agent knows.
@@ -85,7 +88,7 @@ impl Shard {
 /// The text of a file. Empty if nothing was written yet.
 fn read_shared(path: &Path) -> Result<String> {
     let mut text = String::new();
-    if let Some(mut file) = gone_is_none(File::open(path).at("open", path))? {
+    if let Some(mut file) = gone_is_none(private::open(path, OFlags::RDONLY).at("open", path))? {
         file.lock_shared().at("lock", path)?;
         file.read_to_string(&mut text).at("read", path)?;
     }
@@ -204,9 +207,8 @@ fn parse(line: &str) -> Option<Sighting> {
 
 /// Opens a file and locks it. Locks are held for microseconds only, so a wait without a limit is safe.
 pub(crate) fn open_locked(path: &Path) -> Result<File> {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false).mode(PRIVATE).custom_flags(libc::O_NOFOLLOW);
-    let file = options.open(path).at("open", path)?;
+    let opened = private::open_with_mode(path, OFlags::RDWR | OFlags::CREATE, Mode::from_raw_mode(PRIVATE));
+    let file = File::from(opened.at("open", path)?);
     file.lock().at("lock", path)?;
     Ok(file)
 }

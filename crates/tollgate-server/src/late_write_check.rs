@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 use tollgate::workspace::Workspace;
+use tollgate_base::private;
 
 /// Runs the checks for as long as it is polled. It sleeps until `changed` reports a change.
 pub(crate) async fn after_each(changed: &Notify, workspace: impl Fn() -> Option<Workspace>) {
@@ -27,7 +28,7 @@ async fn until_nothing_is_due(workspace: &Workspace) {
             // If a sweep fails, the files stay in place and the next sweep, by any process, finds them.
             let _ = workspace.sweep();
             let stage = workspace.state_path().join("stage");
-            std::fs::read_dir(stage).is_ok_and(|mut names| names.next().is_some())
+            private::names(&stage).is_ok_and(|names| !names.is_empty())
         });
         if !swept.await.unwrap_or(false) {
             return;

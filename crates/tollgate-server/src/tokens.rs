@@ -4,9 +4,9 @@
 //! file tool of an agent can reach them. It holds hashes only. The server reads it for every new request, so that an added
 //! token works at once and a removed one does not.
 
-use std::fs::{self, DirBuilder};
+use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ use tollgate::name::Agent;
 use tollgate_base::error::At;
 use tollgate_base::file::replace_file_with_mode;
 use tollgate_base::lock::Lock;
+use tollgate_base::private;
 use tollgate_base::settings::Durability;
 
 use crate::secret::{Secret, same};
@@ -73,7 +74,7 @@ impl TokenFile {
     /// All tokens, the oldest first.
     pub fn list(&self) -> Result<Vec<Token>> {
         let path = &self.0;
-        let text = match fs::read(path) {
+        let text = match private::read(path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(error).at("read", path),
@@ -132,7 +133,7 @@ impl TokenFile {
 
     fn change(&self, change: impl FnOnce(&mut Vec<Token>) -> Result<bool>) -> Result<bool> {
         let folder = self.0.parent().unwrap_or(Path::new("."));
-        DirBuilder::new().recursive(true).mode(0o700).create(folder).at("make the folder", folder)?;
+        private::create_folders(folder, 0o700).at("make the folder", folder)?;
         let lock = folder.join("lock");
         let Some(_lock) = Lock::acquire(&lock, WAIT)? else {
             return Err(Fault::Locked { path: lock, waited_s: WAIT.as_secs() });

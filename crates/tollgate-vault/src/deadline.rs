@@ -11,7 +11,6 @@
 //! A person may take a claim away before its lease is over, on another machine. So the store is asked from time to time:
 //! [`ClaimDeadlines::is_due`].
 
-use std::fs;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -23,6 +22,7 @@ use tollgate_base::boot_clock::{boot_id, millis, millis_since_boot};
 use tollgate_base::error::{At, Fault, Result};
 use tollgate_base::file::{names_in, replace_file};
 use tollgate_base::lock::Lock;
+use tollgate_base::private;
 use tollgate_base::settings::Durability;
 
 /// The version of these files.
@@ -166,9 +166,9 @@ impl ClaimDeadlines {
 
     /// A claim is about to be made.
     pub(crate) fn begin(&self, claim: &ClaimId, heard_ms: u64, lasts: Option<Duration>) -> Result<()> {
-        fs::create_dir_all(&self.folder).at("make the folder", &self.folder)?;
+        private::create_folders(&self.folder, 0o777).at("make the folder", &self.folder)?;
         let ignore = self.folder.join(".gitignore");
-        if !ignore.exists() {
+        if ignore.symlink_metadata().is_err() {
             replace_file(&ignore, b"*\n", Durability::Fast)?;
         }
         self.sweep()?;
@@ -219,7 +219,7 @@ impl ClaimDeadlines {
     /// Nobody was told of this claim.
     pub(crate) fn forget(&self, claim: &ClaimId) -> Result<()> {
         let path = self.path(claim);
-        match fs::remove_file(&path) {
+        match private::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error).at("remove", &path),
             _ => Ok(()),
         }
@@ -231,7 +231,7 @@ impl ClaimDeadlines {
 
     fn read(&self, claim: &ClaimId) -> Result<Option<DeadlineFile>> {
         let path = self.path(claim);
-        let bytes = match fs::read(&path) {
+        let bytes = match private::read(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             bytes => bytes.at("read", &path)?,
         };
@@ -250,7 +250,7 @@ impl ClaimDeadlines {
         wait: Duration,
         next: impl FnOnce(Option<&DeadlineFile>) -> Option<(u64, Option<u64>, u64)>,
     ) -> Result<()> {
-        fs::create_dir_all(&self.folder).at("make the folder", &self.folder)?;
+        private::create_folders(&self.folder, 0o777).at("make the folder", &self.folder)?;
         let _lock = self.lock(wait)?;
         let boot = boot_id();
         // A damaged file says nothing.
@@ -307,7 +307,7 @@ impl ClaimDeadlines {
     }
 
     fn is_sweep_due(&self) -> bool {
-        let swept = fs::read(self.folder.join("swept")).ok();
+        let swept = private::read(&self.folder.join("swept")).ok();
         let swept: Option<SweptFile> = swept.and_then(|bytes| serde_json::from_slice(&bytes).ok());
         let is_recent = |swept: SweptFile| {
             swept.boot == boot_id()

@@ -1,35 +1,37 @@
 //! The name of this machine, for stores that several machines share: random, made once, kept beside the vault.
 
-use std::fs;
 use std::io;
 use std::path::Path;
 
 use tollgate_base::error::{At, Result};
 use tollgate_base::name::random_id;
+use tollgate_base::private;
 
 /// The name in this file of a private folder; makes it if it is missing. All processes of a machine get the same one.
 pub(crate) fn machine_name(folder: &Path) -> Result<String> {
     let path = folder.join("machine");
-    match fs::read_to_string(&path) {
+    match private::read_to_string(&path) {
         Ok(name) if !name.trim().is_empty() => return Ok(name.trim().to_owned()),
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error).at("read", &path),
         _ => {}
     }
-    fs::create_dir_all(folder).at("make the folder", folder)?;
+    private::create_folders(folder, 0o777).at("make the folder", folder)?;
     let name = random_id()?;
     let draft = folder.join(format!("machine.{name}"));
-    fs::write(&draft, format!("{name}\n")).at("write", &draft)?;
+    private::write(&draft, format!("{name}\n")).at("write", &draft)?;
     // A link never replaces a file: of two processes that come here at the same time, one names the machine.
-    let linked = fs::hard_link(&draft, &path);
-    fs::remove_file(&draft).at("remove", &draft)?;
+    let linked = private::link(&draft, &path);
+    private::remove_file(&draft).at("remove", &draft)?;
     match linked {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error).at("write", &path),
-        _ => Ok(fs::read_to_string(&path).at("read", &path)?.trim().to_owned()),
+        _ => Ok(private::read_to_string(&path).at("read", &path)?.trim().to_owned()),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

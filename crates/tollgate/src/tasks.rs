@@ -13,6 +13,7 @@ use tollgate_base::error::{At, Fault, Result};
 use tollgate_base::name::Agent;
 use tollgate_base::settings::{Durability, Settings, StoreChoice, Sync};
 use tollgate_base::task::State;
+use tollgate_base::tracked::refuse_tracked;
 use tollgate_etcd::{EtcdOptions, EtcdStore, EtcdUrl, Login};
 use tollgate_guard::protected::Protected;
 use tollgate_guard::workspace::{Options, STATE_FOLDER, Workspace, read_settings};
@@ -197,6 +198,7 @@ fn open_store(
     let (settings, folder) = (&home.settings, home.folder());
     fs::create_dir_all(&folder).at("make the folder", &folder)?;
     let folder = fs::canonicalize(&folder).at("open the vault", &folder)?;
+    refuse_tracked(&folder)?;
     let id = workspace_id(&home.root)?;
     let ledger = if home.root == workspace.path() {
         workspace.ledger().clone()

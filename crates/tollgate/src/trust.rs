@@ -10,6 +10,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 use tollgate_base::digest::Digest;
+use tollgate_base::private;
 use tollgate_guard::workspace::STATE_FOLDER;
 
 /// The user's agreements.
@@ -37,7 +38,7 @@ impl Agreements {
 
     /// The lines of the record: the hash of the configuration, and the owner of the state.
     pub fn agreed(&self, root: &Path) -> Option<(String, String)> {
-        let text = fs::read_to_string(self.record(root)?).ok()?;
+        let text = private::read_to_string(&self.record(root)?).ok()?;
         let mut lines = text.lines().map(str::to_owned);
         Some((lines.next()?, lines.next()?))
     }

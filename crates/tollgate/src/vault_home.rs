@@ -72,9 +72,10 @@ impl VaultHome {
         Ok(Self { root, settings })
     }
 
-    /// Where the vault is, whether or not it exists.
+    /// Where the vault is, whether or not it exists. Canonical if it does: nothing below it is opened through a link.
     pub fn folder(&self) -> PathBuf {
-        vault_folder(&self.root, &self.settings)
+        let folder = vault_folder(&self.root, &self.settings);
+        fs::canonicalize(&folder).unwrap_or(folder)
     }
 
     /// Where the files of the tasks are: in the vault, or in the store's own view of it.

@@ -11,20 +11,20 @@
 //! Only what a power cut can leave is repaired: bytes after the last line that is JSON with a number. A last line that is
 //! JSON but does not fit the chain was edited; the next line is chained to its bytes as they are, and `verify` names it.
 
-use std::fs::{File, Metadata, OpenOptions};
+use std::fs::{File, Metadata};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::ops::Range;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::PoisonError;
 
-use rustix::fs::{CWD, OFlags, RenameFlags};
+use rustix::fs::{OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use crate::digest::Digest;
 use crate::error::{At, Fault, Result};
 use crate::event::{Event, TailMoved};
 use crate::lock::open_noatime;
+use crate::private;
 use crate::settings::Durability;
 
 use super::files::{Growing, Ledger, is_same_file, open_to_read};
@@ -91,10 +91,9 @@ impl Ledger {
             let (file, _) = growing.insert(kept);
             return Ok((file, now.map_or(0, |now| now.len())));
         }
-        let open =
-            |more| open_noatime(CWD, &self.path, OFlags::RDWR | OFlags::APPEND | OFlags::NONBLOCK | more);
+        let open = |more| open_noatime(&self.path, OFlags::RDWR | OFlags::APPEND | OFlags::NONBLOCK | more);
         let file = match open(OFlags::empty()) {
-            Err(Errno::NOENT) => {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let file = open(OFlags::CREATE | OFlags::EXCL).at("create", &self.path)?;
                 // Without this, a power cut could take a new file with all its flushed lines. Once per file, so also
                 // for callers that do not ask for flushing.
@@ -113,7 +112,7 @@ impl Ledger {
     }
 
     fn flush_folder(&self) -> Result<()> {
-        File::open(&self.folder).and_then(|folder| folder.sync_all()).at("flush", &self.folder)
+        private::sync_folder(&self.folder).at("flush", &self.folder)
     }
 
     /// The last line that is JSON with a number, and how much of the growing file is whole.
@@ -137,11 +136,11 @@ impl Ledger {
         let (mut name, mut copy) = (format!("ledger.torn-{seq}"), 1);
         let kept = loop {
             let path = self.folder.join(&name);
-            match OpenOptions::new().write(true).create_new(true).mode(0o660).open(&path) {
+            match private::open(&path, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL) {
                 Ok(kept) => {
                     // On the disk, with its name, before the only other copy is cut off.
                     if let Err(error) = keep(file, from, &kept) {
-                        let _ = std::fs::remove_file(&path);
+                        let _ = private::remove_file(&path);
                         return Err(error).at("keep the damaged end of the ledger in", path);
                     }
                     break name;
@@ -193,20 +192,23 @@ fn keep(mut file: &File, from: u64, mut kept: &File) -> io::Result<()> {
 }
 
 fn rename_to_new_name(from: &Path, to: &Path) -> io::Result<()> {
-    match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+    let renamed = private::rename_with(from, to, RenameFlags::NOREPLACE);
+    match renamed.as_ref().err().and_then(Errno::from_io_error) {
         // Some network and user-space file systems do not know the flag. The caller holds the lock, so no other append
         // can make the name between the look and the rename.
-        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => match to.symlink_metadata() {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => std::fs::rename(from, to),
+        Some(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => match to.symlink_metadata() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => private::rename(from, to),
             Err(error) => Err(error),
             Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
         },
-        done => Ok(done?),
+        _ => renamed,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs::OpenOptions;
+
     use super::*;
 
     /// A file that takes as many bytes as these answers say, or fails.

@@ -1,15 +1,18 @@
 //! The files of a ledger.
 
-use std::fs::{File, Metadata, OpenOptions};
+use std::fs::{File, Metadata};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use rustix::fs::OFlags;
+
 use crate::error::{At, Fault, Result};
 use crate::file::names_in;
 use crate::lock::{KeptLock, KeptLockGuard, Lock};
+use crate::private;
 
 /// The longest time an append waits for the lock. An append takes less than a millisecond, plus a flush, so a process
 /// that holds the lock for this long hangs.
@@ -126,7 +129,7 @@ pub(super) fn is_same_file(a: &Metadata, b: &Metadata) -> bool {
 /// `None` if the file does not exist.
 pub(super) fn open_to_read(path: &Path) -> Result<Option<File>> {
     // Not through a link: it could make a reader wait for a pipe, or show another user's file as the ledger.
-    match OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path) {
+    match private::open(path, OFlags::RDONLY | OFlags::NONBLOCK) {
         Ok(file) => Ok(Some(file)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error).at("open", path),

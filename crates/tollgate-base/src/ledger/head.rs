@@ -10,16 +10,18 @@
 //! Limit: other users keep their heads in their own state folders. If they have appended past the remembered line, the
 //! next append replaces the witness without comparing, because that would cost as much as they have written.
 
-use std::fs::{DirBuilder, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
 use crate::boot_clock::boot_id;
 use crate::error::{At, Fault, Result};
 use crate::file::version_in;
+use crate::private;
 use crate::settings::Durability;
 
 use super::files::{Ledger, open_to_read};
@@ -112,13 +114,15 @@ fn load(path: &Path) -> Result<Option<Record>> {
 
 fn save(path: &Path, record: &Record) -> io::Result<()> {
     let json = serde_json::to_string(record)?;
-    if let Some(folder) = path.parent() {
-        // The XDG rules: what is made in the user's state folder is for the user alone.
-        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    }
-    let mut options = OpenOptions::new();
-    options.create(true).truncate(false).write(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
-    let file = options.open(path)?;
+    let open = || private::open_with_mode(path, OFlags::WRONLY | OFlags::CREATE, Mode::RUSR | Mode::WUSR);
+    let file = File::from(match (open(), path.parent()) {
+        (Err(error), Some(folder)) if error.kind() == io::ErrorKind::NotFound => {
+            // The XDG rules: what is made in the user's state folder is for the user alone.
+            private::create_folders(folder, 0o700)?;
+            open()?
+        }
+        (opened, _) => opened?,
+    });
     file.write_all_at(format!("{json:<0$}\n", LENGTH - 1).as_bytes(), 0)?;
     file.set_len(LENGTH as u64)
 }

@@ -9,12 +9,12 @@
 //! tasks, or if the file cannot be changed.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use jiff::{SignedDuration, Timestamp};
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use tollgate::State;
 use tollgate::error::Fault;
@@ -26,6 +26,7 @@ use tollgate::turn::TurnState as _;
 use tollgate::workspace::{Options, STATE_FOLDER, Workspace, has_state};
 use tollgate_base::file::{names_in, replace_file};
 use tollgate_base::lock::Lock;
+use tollgate_base::private;
 
 use crate::replace::{self, FileAccess};
 
@@ -139,7 +140,7 @@ impl NameRequest<'_> {
 
 impl NameList {
     fn read(path: &Path) -> Result<Self, Fault> {
-        let text = match fs::read(path) {
+        let text = match private::read(path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(source) => return Err(Fault::Io { doing: "read", path: path.to_owned(), source }),
@@ -214,7 +215,7 @@ enum Use {
 
 /// The name in a private folder.
 fn kept(path: &Path) -> Option<(Agent, Use)> {
-    let mut file = File::open(path).ok()?;
+    let mut file = private::open(path, OFlags::RDONLY).ok()?;
     let mut name = String::new();
     file.read_to_string(&mut name).ok()?;
     let noted = file.metadata().and_then(|found| found.modified()).ok()?;

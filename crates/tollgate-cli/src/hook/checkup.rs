@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use tollgate::error::Fault;
 use tollgate::workspace::{STATE_FOLDER, read_settings};
 use tollgate_base::name::random_id;
+use tollgate_base::private;
 use tollgate_base::program::{ProgramEnd, run_with_input};
 
 use super::last_call;
@@ -322,14 +323,14 @@ impl Drop for Cage {
         let surroundings = Surroundings { folder: Ok(self.folder.clone()), ..Surroundings::look() };
         let invocation = Invocation::new(surroundings, GlobalArgs::default());
         for turns in invocation.existing_turns().unwrap_or_default() {
-            let _ = fs::remove_dir_all(turns.folder());
+            let _ = private::remove_tree(turns.folder());
         }
         if let Ok(Some(head)) = invocation.ledger_head(&self.folder) {
-            let _ = fs::remove_file(head);
+            let _ = private::remove_file(&head);
         }
         // A process that a command has left behind, to look for late writes, may still make files in it.
         let started = Instant::now();
-        while fs::remove_dir_all(&self.folder).is_err() && started.elapsed() < Duration::from_secs(1) {
+        while private::remove_tree(&self.folder).is_err() && started.elapsed() < Duration::from_secs(1) {
             std::thread::sleep(Duration::from_millis(20));
         }
     }

@@ -4,6 +4,7 @@ use std::fs;
 use std::time::{Duration, SystemTime};
 
 use tollgate::shared_turn::SharedTurns;
+use tollgate_base::private;
 
 /// Records that this program has called a hook.
 pub(super) fn note(turns: &SharedTurns, host: &str) {
@@ -16,13 +17,13 @@ pub(super) fn note(turns: &SharedTurns, host: &str) {
             .is_ok_and(|then| now.duration_since(then).is_ok_and(|age| age < Duration::from_secs(60)))
     };
     // Once a minute is enough, and saves most of the writes.
-    if !fs::metadata(&path).is_ok_and(recent) {
-        let _ = fs::create_dir_all(&folder);
-        let _ = fs::write(&path, "");
+    if !fs::symlink_metadata(&path).is_ok_and(recent) {
+        let _ = private::create_folder(&folder, 0o700);
+        let _ = private::write(&path, "");
     }
 }
 
 /// When this program last called a hook here.
 pub(super) fn time(turns: &SharedTurns, host: &str) -> Option<SystemTime> {
-    fs::metadata(turns.folder().join("called").join(host)).ok()?.modified().ok()
+    fs::symlink_metadata(turns.folder().join("called").join(host)).ok()?.modified().ok()
 }

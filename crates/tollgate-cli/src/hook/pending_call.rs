@@ -18,6 +18,7 @@ use tollgate::name::{Agent, TurnId};
 use tollgate::shared_turn::SharedTurn;
 use tollgate::turn::TurnState;
 use tollgate_base::file::TEMPORARY;
+use tollgate_base::private;
 
 use super::process::Process;
 use super::prologue::Prologue;
@@ -109,16 +110,16 @@ pub(super) fn is_recorded(folder: &Path, name: &str) -> bool {
 
 /// The files of all recorded calls in this folder. Calls that are being recorded or taken have other names.
 pub(super) fn all(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder.join("calls")).into_iter().flatten().flatten();
+    let names = private::names(&folder.join("calls")).unwrap_or_default();
     let is_temporary =
         |path: &Path| path.file_name().is_some_and(|name| name.as_bytes().starts_with(TEMPORARY.as_bytes()));
-    let paths = entries.map(|entry| entry.path());
+    let paths = names.into_iter().map(|name| folder.join("calls").join(name));
     paths.filter(|path| path.extension().is_none() && !is_temporary(path)).collect()
 }
 
 /// Reads a call without taking it.
 pub(super) fn peek(path: &Path) -> Option<PendingCall> {
-    let call: PendingCall = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
+    let call: PendingCall = serde_json::from_slice(&private::read(path).ok()?).ok()?;
     (call.version == VERSION).then_some(call)
 }
 
@@ -128,14 +129,14 @@ fn is_later(path: &Path) -> bool {
     struct RecordVersion {
         version: u32,
     }
-    let found = fs::read(path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    let found = private::read(path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
     found.is_some_and(|RecordVersion { version }| version > VERSION)
 }
 
 /// Takes a call by renaming its file. A call of a later version is not taken.
 pub(super) fn take(path: &Path) -> Result<Option<(PendingCall, Since)>, Fault> {
     let fault = |doing| move |source| Fault::Io { doing, path: path.to_owned(), source };
-    let since = match fs::metadata(path) {
+    let since = match fs::symlink_metadata(path) {
         Ok(found) => Since(changed(&found)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(fault("look at")(error)),
@@ -144,13 +145,13 @@ pub(super) fn take(path: &Path) -> Result<Option<(PendingCall, Since)>, Fault> {
         return Ok(None);
     }
     let taken = path.with_extension(format!("taken-{}", std::process::id()));
-    match fs::rename(path, &taken) {
+    match private::rename(path, &taken) {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(fault("take")(error)),
     }
-    let bytes = fs::read(&taken).map_err(fault("read"));
-    let _ = fs::remove_file(&taken);
+    let bytes = private::read(&taken).map_err(fault("read"));
+    let _ = private::remove_file(&taken);
     match serde_json::from_slice::<PendingCall>(&bytes?) {
         Ok(call) if call.version == VERSION => Ok(Some((call, since))),
         _ => Err(Fault::Damaged { path: path.to_owned(), what: "it should describe a tool call".into() }),

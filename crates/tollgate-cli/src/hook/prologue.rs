@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tollgate::error::Fault;
 use tollgate::name::{Agent, TurnId};
+use tollgate_base::private;
 
 use crate::host::event::{Call, Deeds, HookEvent};
 use crate::host::{Host, PREFIXED, ShellPrefix};
@@ -133,8 +134,8 @@ impl Prologue {
 
     /// Deletes the file and the record. Both may be gone.
     pub(super) fn remove(&self) {
-        let _ = fs::remove_file(&self.file);
-        let _ = fs::remove_file(&self.record);
+        let _ = private::remove_file(&self.file);
+        let _ = private::remove_file(&self.record);
     }
 
     /// `tollgate run` and its options.

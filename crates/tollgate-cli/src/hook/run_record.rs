@@ -12,6 +12,7 @@ use tollgate::digest::Digest;
 use tollgate::error::Fault;
 use tollgate::turn::{Extent, FileState, TEXT_PER_FILE, TurnState};
 use tollgate::workspace::Workspace;
+use tollgate_base::private;
 
 use super::shell;
 use crate::session_turns::{WorkspaceTurn, learners};
@@ -54,7 +55,7 @@ struct ChangedFile {
 impl RunReport {
     /// The record in this file; `None` if the run did not happen or has not ended.
     pub(super) fn read(path: &Path) -> Option<Self> {
-        serde_json::from_slice(&fs::read(path).ok()?).ok()
+        serde_json::from_slice(&private::read(path).ok()?).ok()
     }
 
     /// Tells these turns of the agent, inner workspaces first, what the command did. `output` is what the agent was shown. Files that are settled already are not

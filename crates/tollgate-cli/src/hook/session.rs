@@ -7,10 +7,11 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use rustix::fs::{Mode, OFlags};
 use tollgate::digest::Digest;
 use tollgate::error::Fault;
 use tollgate::gate::{Gate, ToolResult};
@@ -19,6 +20,8 @@ use tollgate::path::escape;
 use tollgate::settings::Settings;
 use tollgate::shared_turn::{SharedTurn, SharedTurns};
 use tollgate::turn::TurnState;
+use tollgate_base::name::is_random_id;
+use tollgate_base::private;
 
 use super::agent_names::NameRequest;
 use super::pending_call::{self, Expectation, PendingCall, Since};
@@ -138,7 +141,7 @@ impl<'t> HookSession<'t> {
         if self.folder.exists() {
             let _lock = self.lock()?;
             self.end_turn(gate)?;
-            let _ = fs::remove_dir_all(&self.folder);
+            let _ = private::remove_tree(&self.folder);
         }
         Ok(())
     }
@@ -174,7 +177,7 @@ impl<'t> HookSession<'t> {
     /// Ends the turn. The caller holds the lock.
     fn end_turn(&self, gate: &Gate) -> Result<(), Fault> {
         self.settle_all(gate)?;
-        let _ = fs::remove_dir_all(self.folder.join("refused"));
+        let _ = private::remove_tree(&self.folder.join("refused"));
         let Some(turn) = self.running(None)? else { return Ok(()) };
         gate.record_turn_end(&turn)?;
         self.turns.end(turn)
@@ -183,7 +186,7 @@ impl<'t> HookSession<'t> {
     /// The id of the running turn, and the mark of the program's number for it.
     fn read_turn(&self) -> Result<Option<(TurnId, String)>, Fault> {
         let path = self.folder.join("turn");
-        let text = match fs::read_to_string(&path) {
+        let text = match private::read_to_string(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(source) => return Err(Fault::Io { doing: "read", path, source }),
@@ -208,11 +211,11 @@ impl<'t> HookSession<'t> {
         let fault = |source| Fault::Io { doing: "lock", path: path.clone(), source };
         loop {
             make_folder(&self.folder, FileAccess::Private)?;
-            let mut options = fs::OpenOptions::new();
-            let file = match options.write(true).create(true).truncate(false).mode(0o600).open(&path) {
+            let flags = OFlags::WRONLY | OFlags::CREATE;
+            let file = match private::open_with_mode(&path, flags, Mode::RUSR | Mode::WUSR) {
                 // Another hook has just closed the session.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                file => file.map_err(fault)?,
+                file => File::from(file.map_err(fault)?),
             };
             file.lock().map_err(fault)?;
             // While this process waited, another hook may have deleted the file, and a third one may hold a new one.
@@ -284,13 +287,16 @@ impl<'t> HookSession<'t> {
     /// Deletes the folders of agents that are long gone.
     fn delete_forgotten(&self) {
         let Some(all) = self.folder.parent() else { return };
-        for entry in fs::read_dir(all).into_iter().flatten().flatten() {
+        let keys = private::names(all).unwrap_or_default();
+        for folder in
+            keys.iter().filter(|key| key.to_str().is_some_and(is_random_id)).map(|key| all.join(key))
+        {
             let touched =
-                |name: &str| fs::metadata(entry.path().join(name)).and_then(|found| found.modified()).ok();
+                |name: &str| fs::symlink_metadata(folder.join(name)).and_then(|found| found.modified()).ok();
             let last = ["", "turn", "calls", "refused"].into_iter().filter_map(touched).max();
             let age = last.and_then(|last| SystemTime::now().duration_since(last).ok());
             if age.is_some_and(|age| age > FORGOTTEN) {
-                let _ = fs::remove_dir_all(entry.path());
+                let _ = private::remove_tree(&folder);
             }
         }
     }

@@ -1,12 +1,14 @@
 //! State is only what tollgate made here. A repository, an archive or a push may bring anything under the names of the state, and
 //! gets nothing for it: no file of the user outside the workspace is deleted, changed or created.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
+use crate::git::{self, Remote};
 use crate::hook::Program;
 use crate::world::World;
 
@@ -43,14 +45,15 @@ fn list(folder: &Path, found: &mut Vec<(PathBuf, Vec<u8>)>) {
     }
 }
 
-/// Every way to change a file. What each answers does not matter here.
+/// Every way to change a file.
 const DOORS: [&str; 5] = ["write", "create", "run", "mcp", "hook"];
 
-fn uses(world: &World, door: &str) {
-    match door {
-        "write" => drop(world.tollgate(["write", "a.txt"]).stdin("new\n").ends()),
-        "create" => drop(world.tollgate(["write", "sub/new.txt"]).stdin("new\n").ends()),
-        "run" => drop(world.run("run -- touch b.txt")),
+/// Uses a door, and returns what it says. Nobody may panic or hang.
+fn uses(world: &World, door: &str) -> String {
+    let ran = match door {
+        "write" => world.tollgate(["write", "a.txt"]).stdin("new\n").ends(),
+        "create" => world.tollgate(["write", "sub/new.txt"]).stdin("new\n").ends(),
+        "run" => world.run("run -- touch b.txt"),
         "mcp" => {
             let who = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}});
             let call = json!({"name": "write_file", "arguments": {"path": "c.txt", "content": "new\n"}});
@@ -58,11 +61,32 @@ fn uses(world: &World, door: &str) {
             let lines = messages.map(|(method, params)| {
                 json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string() + "\n"
             });
-            world.tollgate(["mcp", "--agent", "blue"]).stdin(lines.concat()).ends();
+            world.tollgate(["mcp", "--agent", "blue"]).stdin(lines.concat()).ends()
         }
-        _ => drop(Program::new(world, "codex", "s1").runs("ls")),
-    }
+        "hook" => {
+            let program = Program::new(world, "claude-code", "s1");
+            return format!("{:?} {:?}", program.runs("ls"), program.writes("d.txt", "new\n"));
+        }
+        line => git::tollgate(world, line).ends(),
+    };
+    assert!(ran.code().is_some_and(|code| code <= 4 || code == 125), "{door}: {ran}");
+    ran.to_string()
 }
+
+/// The verbs of tasks, and what else looks at the state and heals it. The last ones are only allowed over git.
+const VERBS: [&str; 11] = [
+    "task list",
+    "task add more",
+    "task claim --next --agent blue",
+    "task reclaim",
+    "work --once --agent blue -- true",
+    "doctor",
+    "status",
+    "recovery list",
+    "ledger verify",
+    "export --to ndjson --out ../out.ndjson",
+    "sync",
+];
 
 #[test]
 fn a_clone_with_a_link_among_the_runs_deletes_nothing() {
@@ -81,4 +105,233 @@ fn a_clone_with_a_link_among_the_runs_deletes_nothing() {
             precious.is_untouched(&format!("{name} and {door}"));
         }
     }
+}
+
+/// Leaves something of everything that the state can have.
+fn keeps_busy(world: &World) {
+    world.puts("a.txt", "one\n");
+    let turn = world.turn("blue");
+    world.run(&format!("read a.txt --turn {turn}")).is(0);
+    world.tollgate(["write", "a.txt", "--agent", "red"]).stdin("two\n").ends().is(0);
+    world.tollgate(["write", "a.txt", "--turn", &turn]).stdin("three\n").ends().is(1);
+    // A path that does not fit into the name of a staged file.
+    let long = format!("{}/{}/f", "x".repeat(200), "y".repeat(200));
+    world.puts(&long, "one\n");
+    world.tollgate(["write", &long, "--agent", "red"]).stdin("two\n").ends().is(0);
+    Program::new(world, "codex", "s0").runs("ls").ran();
+    git::tollgate(world, "run -- touch b.txt").ends().is(0);
+    git::tollgate(world, "export --to ndjson --out ../out.ndjson").ends().is(0);
+    for task in ["one", "two", "three"] {
+        git::tollgate(world, &format!("task add {task}")).ends().is(0);
+    }
+    git::tollgate(world, "work --once --agent blue -- true").ends().is(0);
+    git::tollgate(world, "task claim --next --agent red").ends().is(0);
+    git::tollgate(world, "status").ends();
+    // What processes leave if they are killed.
+    for left in ["runs/0123456789abcdef/upper/x", "runs/0123456789abcdef.lock", "stage/u-1", "journal/1.tmp"]
+    {
+        world.puts(Path::new(".tollgate").join(left), "");
+    }
+}
+
+/// Everything below the state folders of the workspace and its vault, folders first.
+fn state_of(world: &World) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut open = vec![world.path(".tollgate"), world.path("vault/.tollgate")];
+    while let Some(folder) = open.pop() {
+        found.push(folder.clone());
+        let mut names: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+        names.sort();
+        for path in names {
+            match fs::symlink_metadata(&path).unwrap() {
+                kind if kind.is_dir() => open.push(path),
+                // The configuration may be a link of the user.
+                kind if kind.is_file() && !path.ends_with(".tollgate/config.toml") => found.push(path),
+                _ => {}
+            }
+        }
+    }
+    found
+}
+
+/// Puts a link in place of each entry of the state, one at a time, and uses all doors.
+fn no_link_is_followed(world: &World, doors: &[&str]) {
+    let saved = world.tmp().join("saved");
+    let copy = |from: &Path, to: &Path| {
+        let words = [OsStr::new("-a"), from.as_os_str(), to.as_os_str()];
+        world.program("cp", words).folder(world.tmp()).ends().is(0);
+    };
+    copy(&world.root(), &saved);
+    let entries = state_of(world);
+    let names: Vec<_> = entries.iter().map(|path| path.strip_prefix(world.root()).unwrap()).collect();
+    for name in
+        ["run", "runs/0123456789abcdef", "locks/all", "ledger.jsonl", "recovery/refused", "paths", "exports"]
+    {
+        assert!(names.contains(&&*Path::new(".tollgate").join(name)), "{name} is not in {names:#?}");
+    }
+    for entry in &entries {
+        let precious = Precious::beside(world);
+        let target = if entry.is_dir() { precious.0.clone() } else { precious.0.join("letter.txt") };
+        fs::rename(entry, world.tmp().join("replaced")).unwrap();
+        symlink(&target, entry).unwrap();
+        for door in doors {
+            let answer = uses(world, door);
+            precious.is_untouched(&format!("{} and {door}: {answer}", entry.display()));
+        }
+        fs::remove_dir_all(world.root()).unwrap();
+        copy(&saved, &world.root());
+        let replaced = world.tmp().join("replaced");
+        if replaced.is_dir() { fs::remove_dir_all(replaced) } else { fs::remove_file(replaced) }.unwrap();
+    }
+}
+
+const QUICK: &str = "[guard]\ndurability = \"fast\"\ngrace = \"1ms\"\n[run]\nshell = \"transaction\"\n";
+
+#[test]
+fn no_entry_of_the_state_is_followed_if_it_is_a_link() {
+    let vault = "[vault]\ndurability = \"fast\"\nsettle = \"1ms\"\n";
+    let world = World::with(&format!("{QUICK}{vault}"));
+    fs::create_dir_all(world.path("vault/Needs_Action")).unwrap();
+    keeps_busy(&world);
+    let doors: Vec<_> = DOORS.into_iter().chain(VERBS).filter(|door| *door != "sync").collect();
+    no_link_is_followed(&world, &doors);
+}
+
+#[test]
+fn no_entry_of_the_state_is_followed_over_git() {
+    let remote = Remote::with_tasks(1);
+    let world = remote.clone("");
+    let settings = fs::read_to_string(world.path(".tollgate/config.toml")).unwrap();
+    world.puts(".tollgate/config.toml", format!("{QUICK}{settings}"));
+    keeps_busy(&world);
+    let doors = [
+        "write",
+        "task list",
+        "task claim --next --agent blue",
+        "work --once --agent blue -- true",
+        "sync",
+        "doctor",
+    ];
+    no_link_is_followed(&world, &doors);
+}
+
+#[test]
+fn a_state_folder_that_is_a_link_is_refused_with_a_message() {
+    for (link, line) in [(".tollgate", "write"), (".tollgate", "run"), ("vault/.tollgate", "task list")] {
+        let world = World::bare();
+        fs::create_dir_all(world.path("vault/Needs_Action")).unwrap();
+        let precious = Precious::beside(&world);
+        symlink(&precious.0, world.path(link)).unwrap();
+        let answer = uses(&world, line);
+        assert!(answer.contains("it is a symbolic link, or leads through one"), "{answer}");
+        assert!(
+            answer.contains("hint: tollgate follows no links to its own folders: delete the link"),
+            "{answer}"
+        );
+        precious.is_untouched(line);
+    }
+}
+
+/// Places of the state in which a link could do harm.
+const PLACES: [&str; 8] = ["runs", "stage", "journal", "recovery", "locks", "run", "exports", "paths"];
+
+#[test]
+fn an_archive_that_brings_links_changes_nothing_outside() {
+    for place in PLACES {
+        let world = World::bare();
+        let precious = Precious::beside(&world);
+        let origin = world.tmp().join("origin/.tollgate");
+        fs::create_dir_all(&origin).unwrap();
+        fs::write(origin.join("version"), "1\n").unwrap();
+        for folder in PLACES.into_iter().filter(|folder| *folder != place) {
+            fs::create_dir(origin.join(folder)).unwrap();
+        }
+        symlink(&precious.0, origin.join(place)).unwrap();
+        world.script("tar -C ../origin -cf - . | tar -xf -").ends().is(0);
+        for door in DOORS {
+            let answer = uses(&world, door);
+            precious.is_untouched(&format!("{place} and {door}: {answer}"));
+        }
+    }
+}
+
+#[test]
+fn a_push_that_brings_links_changes_nothing_outside() {
+    for place in
+        [".tollgate/runs/0123456789abcdef", "vault/.tollgate/vault/stage", "vault/.tollgate/git/edits"]
+    {
+        let remote = Remote::with_tasks(1);
+        let (world, other) = (remote.clone(""), remote.clone(""));
+        let precious = Precious::beside(&world);
+        git::tollgate(&world, "task list").ends().is(0);
+        let link = other.path(place);
+        fs::create_dir_all(link.parent().unwrap()).unwrap();
+        symlink(&precious.0, &link).unwrap();
+        git::git(&other.root(), &["add", "-f", place]);
+        git::git(&other.root(), &["commit", "-qm", "a gift"]);
+        git::git(&other.root(), &["push", "-q"]);
+        for door in ["sync", "work --once --agent blue -- true", "task list", "write", "run", "hook"] {
+            let answer = uses(&world, door);
+            precious.is_untouched(&format!("{place} and {door}: {answer}"));
+        }
+    }
+}
+
+#[test]
+fn what_git_tracks_is_not_state() {
+    let world = World::with(QUICK);
+    world.puts("a.txt", "one\n");
+    world.puts("vault/Needs_Action/t.md", "# T\n");
+    world.script("git init -q").ends().is(0);
+    uses(&world, "write");
+    world.script("git add -A && git ls-files .tollgate").ends().is(0);
+    let is_refused = |door: &str, path: &str| {
+        let answer = uses(&world, door);
+        let expected = format!("git tracks `{}`", world.path(path).display());
+        assert!(answer.contains(&expected) && answer.contains("git rm -r --cached"), "{door}: {answer}");
+    };
+    for door in DOORS.into_iter().chain(["task list", "status"]) {
+        let answer = uses(&world, door);
+        assert!(!answer.contains("git tracks"), "`config.toml` and `.gitignore` are tracked: {answer}");
+    }
+    for (path, doors) in [
+        (".tollgate/ledger.jsonl", &["write", "create", "run", "mcp", "hook", "task list", "status"][..]),
+        ("vault/.tollgate/vault/format", &["task list", "task claim --next --agent blue", "task add more"]),
+    ] {
+        world.script(&format!("git add -f {path}")).ends().is(0);
+        for door in doors {
+            is_refused(door, path);
+        }
+        world.script(&format!("git rm -rq --cached {path}")).ends().is(0);
+        for door in doors {
+            let answer = uses(&world, door);
+            assert!(!answer.contains("git tracks"), "{door}: {answer}");
+        }
+    }
+}
+
+#[test]
+fn a_pull_that_replaces_state_is_noticed_at_the_next_call() {
+    let world = World::with(QUICK);
+    let origin = world.tmp().join("origin");
+    let script = "git init -q ../origin && cd ../origin && echo a > a.txt && git add -A && \
+        git -c user.name=a -c user.email=a@b commit -qm one && cd ../w && git init -q && \
+        git remote add origin ../origin && git pull -q origin HEAD";
+    world.script(script).ends().is(0);
+    for _ in 0..3 {
+        let answer = uses(&world, "write");
+        assert!(answer.starts_with("exit 0"), "{answer}");
+    }
+    // A forged ledger. git replaces the ignored file without asking.
+    fs::create_dir(origin.join(".tollgate")).unwrap();
+    fs::write(origin.join(".tollgate/ledger.jsonl"), "{}\n").unwrap();
+    let script = "cd ../origin && git add -Af && git -c user.name=a -c user.email=a@b commit -qm two && \
+        cd ../w && git checkout -q -f a.txt && git pull -q origin HEAD";
+    world.script(script).ends().is(0);
+    world.holds(".tollgate/ledger.jsonl", "{}\n");
+    for door in DOORS {
+        let answer = uses(&world, door);
+        assert!(answer.contains("git tracks"), "{door}: {answer}");
+    }
+    world.holds(".tollgate/ledger.jsonl", "{}\n");
 }

@@ -35,8 +35,8 @@ impl Folder {
         Self::from_fd(fd, path)
     }
 
-    /// Opens a folder of the state. A link on any part of its path is an error.
-    pub(crate) fn private(path: &Path) -> Result<Self> {
+    /// Opens a folder of the state. A link on its path is an error that says so.
+    pub(crate) fn of_state(path: &Path) -> Result<Self> {
         Self::from_fd(private::open_folder(path).at("open the folder", path)?, path)
     }
 

@@ -32,6 +32,7 @@ use tollgate_base::digest::Digest;
 use tollgate_base::error::{At, Fault, Result};
 use tollgate_base::event::TaskReclaimed;
 use tollgate_base::file::names_in;
+use tollgate_base::private;
 use tollgate_base::task::TaskName;
 
 /// Where a file is, and its inode.
@@ -398,7 +399,7 @@ fn owed_name(step: &StepId, journal: &str) -> String {
 
 /// `None` if it cannot be read.
 fn read_owed(path: &Path) -> Option<StepPlan> {
-    serde_json::from_slice(&fs::read(path).ok()?).ok()
+    serde_json::from_slice(&private::read(path).ok()?).ok()
 }
 
 /// Whether the text is the one that the step is about.

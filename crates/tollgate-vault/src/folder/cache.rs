@@ -7,10 +7,10 @@
 //! The file: `TGC5`, then entries: the file's fingerprint (32 bytes), the length of the brief (4 bytes), the brief as JSON.
 
 use std::collections::HashMap;
-use std::fs;
 use std::path::Path;
 
 use crate::brief::Brief;
+use tollgate_base::private;
 
 const MAGIC: &[u8; 4] = b"TGC5";
 
@@ -65,14 +65,18 @@ impl<'a> Cache<'a> {
     pub(super) fn save(&self, path: &Path, stage: &Path) {
         let is_worth_it = self.added > 4 + self.found / 20 || self.known.len() > 256 + 4 * self.found;
         // Nothing depends on it: if it cannot be written, the files are read again.
-        if is_worth_it && fs::write(stage, &self.new).and_then(|()| fs::rename(stage, path)).is_err() {
-            let _ = fs::remove_file(stage);
+        if is_worth_it
+            && private::write(stage, &self.new).and_then(|()| private::rename(stage, path)).is_err()
+        {
+            let _ = private::remove_file(stage);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn brief(n: u8) -> Brief {

@@ -10,13 +10,14 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
-use rustix::fs::{CWD, OFlags, RenameFlags};
+use rustix::fs::{OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use crate::state::Slot;
 use tollgate_base::error::{At, Fault, Result};
 use tollgate_base::file::{has_one_journal, replace_file};
 use tollgate_base::lock::{Pauses, open_noatime};
+use tollgate_base::private;
 use tollgate_base::settings::Durability;
 use tollgate_base::task::TaskName;
 
@@ -82,12 +83,11 @@ impl Disk {
     /// A new file with these bytes.
     pub(crate) fn create(&self, path: &Path, bytes: &[u8]) -> Result<File> {
         self.point("create").at("create", path)?;
-        let file =
-            open_noatime(CWD, path, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL).at("create", path)?;
+        let file = open_noatime(path, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL).at("create", path)?;
         let written = self.write("write", bytes, |bytes| file.write_all_at(bytes, 0));
         if written.is_err() {
             // What is half written is of no use to anyone.
-            let _ = fs::remove_file(path);
+            let _ = private::remove_file(path);
         }
         written.at("write", path)?;
         // Without it a power cut could leave the name without the bytes.
@@ -103,7 +103,7 @@ impl Disk {
 
     /// The same by way of this file, so that a crash leaves none that nobody looks for.
     pub(super) fn replace_via(&self, stage: &Path, path: &Path, bytes: &[u8]) -> Result<()> {
-        let _ = fs::remove_file(stage);
+        let _ = private::remove_file(stage);
         self.create(stage, bytes)?;
         self.replace(stage, path)
     }
@@ -111,7 +111,7 @@ impl Disk {
     /// Renames a private file over another.
     pub(crate) fn replace(&self, from: &Path, to: &Path) -> Result<()> {
         self.point("replace").at("rename", from)?;
-        fs::rename(from, to).at("rename", from)
+        private::rename(from, to).at("rename", from)
     }
 
     /// Moves a task. Never replaces anything. Makes the folder it goes to if need be.
@@ -119,23 +119,24 @@ impl Disk {
         self.point("move").at("move", from)?;
         let mut made = false;
         loop {
-            match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-                Ok(()) => return Ok(Moved::Done),
+            let moved = private::rename_with(from, to, RenameFlags::NOREPLACE);
+            let Err(error) = moved else { return Ok(Moved::Done) };
+            match Errno::from_io_error(&error) {
                 // A power cut can leave a moved file under both names.
-                Err(Errno::EXIST) if is_at(to, ino) && is_at(from, ino) => {
+                Some(Errno::EXIST) if is_at(to, ino) && is_at(from, ino) => {
                     self.remove(from)?;
                     return Ok(Moved::Done);
                 }
-                Err(Errno::EXIST) => return Ok(Moved::Taken),
-                Err(Errno::NOENT) if fs::symlink_metadata(from).is_err() => {
+                Some(Errno::EXIST) => return Ok(Moved::Taken),
+                Some(Errno::NOENT) if fs::symlink_metadata(from).is_err() => {
                     // On a network file system a move can succeed and its answer be lost.
                     return Ok(if is_at(to, ino) { Moved::Done } else { Moved::Missing });
                 }
-                Err(Errno::NOENT) if !made => {
+                Some(Errno::NOENT) if !made => {
                     self.make_folder(to.parent().unwrap_or(to))?;
                     made = true;
                 }
-                Err(error) => return Err(error).at("move", from),
+                _ => return Err(error).at("move", from),
             }
         }
     }
@@ -143,11 +144,12 @@ impl Disk {
     /// Exchanges two files in one act.
     pub(crate) fn exchange(&self, one: &Path, other: &Path) -> Result<Exchanged> {
         self.point("exchange").at("exchange", one)?;
-        match rustix::fs::renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE) {
-            Ok(()) => Ok(Exchanged::Done),
-            Err(Errno::NOENT) => Ok(Exchanged::Missing),
-            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => Ok(Exchanged::Unsupported),
-            Err(error) => Err(error).at("exchange", one),
+        let exchanged = private::rename_with(one, other, RenameFlags::EXCHANGE);
+        let Err(error) = exchanged else { return Ok(Exchanged::Done) };
+        match Errno::from_io_error(&error) {
+            Some(Errno::NOENT) => Ok(Exchanged::Missing),
+            Some(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => Ok(Exchanged::Unsupported),
+            _ => Err(error).at("exchange", one),
         }
     }
 
@@ -160,7 +162,7 @@ impl Disk {
     /// A folder, and those above it.
     pub(crate) fn make_folder(&self, path: &Path) -> Result<()> {
         self.point("make a folder").at("make the folder", path)?;
-        fs::create_dir_all(path).at("make the folder", path)
+        private::create_folders(path, 0o777).at("make the folder", path)
     }
 
     /// Writes these bytes at this place of a private file.
@@ -191,7 +193,7 @@ impl Disk {
     /// Removes a private file; that it is gone already is fine.
     pub(crate) fn remove(&self, path: &Path) -> Result<()> {
         self.point("remove").at("remove", path)?;
-        match fs::remove_file(path) {
+        match private::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error).at("remove", path),
             _ => Ok(()),
         }
@@ -212,7 +214,7 @@ impl Disk {
     /// afterwards be in both.
     pub(super) fn sync_move(&self, from: &Path, to: &Path) -> Result<()> {
         if self.durability == Durability::Durable {
-            let folder = File::open(to).at("flush", to)?;
+            let folder = File::from(private::open_folder(to).at("flush", to)?);
             if !has_one_journal(&folder) {
                 self.sync_folder(from)?;
             }
@@ -224,7 +226,7 @@ impl Disk {
     /// The names in a folder survive a power cut from here on.
     pub(crate) fn sync_folder(&self, path: &Path) -> Result<()> {
         match self.durability {
-            Durability::Durable => File::open(path).and_then(|folder| folder.sync_all()).at("flush", path),
+            Durability::Durable => private::sync_folder(path).at("flush", path),
             Durability::Fast => Ok(()),
         }
     }
@@ -234,11 +236,11 @@ impl Disk {
 pub(crate) fn open_task(path: &Path, flags: OFlags) -> Result<Option<(File, Metadata)>> {
     let mut pauses = Pauses::lasting(LEASED);
     let file = loop {
-        match open_noatime(CWD, path, flags | OFlags::NONBLOCK) {
+        match open_noatime(path, flags | OFlags::NONBLOCK) {
             // Somebody is finding out whether it is complete.
-            Err(Errno::WOULDBLOCK) if pauses.pause() => {}
-            Err(Errno::NOENT) => return Ok(None),
-            Err(Errno::LOOP) => return Err(not_a_file(path)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && pauses.pause() => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) if private::is_link_error(&error) => return Err(not_a_file(path)),
             opened => break opened.at("open", path)?,
         }
     };

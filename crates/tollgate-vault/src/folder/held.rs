@@ -8,18 +8,18 @@
 //! lock of that byte in that file has proof that the owner is gone for good, because an id is never used again.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use rustix::fs::{CWD, OFlags, RenameFlags};
-use rustix::io::Errno;
+use rustix::fs::{OFlags, RenameFlags};
 
 use crate::claim::{Claim, ClaimId};
 use crate::claim_lock::{ClaimLock, Liveness};
 use tollgate_base::error::{At, Fault, Result};
 use tollgate_base::lock::open_noatime;
 use tollgate_base::name::random_id;
+use tollgate_base::private;
 use tollgate_base::sys;
 
 /// How many bytes the file has: its id, as hex digits.
@@ -66,8 +66,8 @@ fn byte(claim: &ClaimId) -> u64 {
 
 /// The file and its id; `None` if it is not there.
 fn open(path: &Path, flags: OFlags) -> Result<Option<(File, u64)>> {
-    let file = match open_noatime(CWD, path, flags) {
-        Err(Errno::NOENT) => return Ok(None),
+    let file = match open_noatime(path, flags) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         file => file.at("open the lock", path)?,
     };
     let mut id = [0; ID];
@@ -79,18 +79,20 @@ fn open(path: &Path, flags: OFlags) -> Result<Option<(File, u64)>> {
 
 /// Makes the file, unless it is there.
 pub(super) fn make(path: &Path) -> Result<()> {
-    if path.exists() {
+    if path.symlink_metadata().is_ok() {
         return Ok(());
     }
     let id = random_id()?;
     let stage = path.with_file_name("stage").join(&id);
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
-    let mut file = open_noatime(CWD, &stage, flags).at("create", &stage)?;
+    let mut file = open_noatime(&stage, flags).at("create", &stage)?;
     // Once in the life of a vault. Without the flush a power cut could leave the name without the id.
     file.write_all(id.as_bytes()).and_then(|()| file.sync_all()).at("write", &stage)?;
-    match rustix::fs::renameat_with(CWD, &stage, CWD, path, RenameFlags::NOREPLACE) {
+    match private::rename_with(&stage, path, RenameFlags::NOREPLACE) {
         // Another process was faster.
-        Err(Errno::EXIST) => std::fs::remove_file(&stage).at("delete", &stage),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            private::remove_file(&stage).at("delete", &stage)
+        }
         moved => moved.at("rename", &stage),
     }
 }

@@ -11,14 +11,14 @@
 
 use std::borrow::Cow;
 use std::fs::{File, Metadata};
+use std::io;
 use std::mem::take;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rustix::fs::{CWD, OFlags};
-use rustix::io::Errno;
+use rustix::fs::OFlags;
 
 use super::FolderStore;
 use super::disk::{Disk, fingerprint, read, read_range};
@@ -92,11 +92,14 @@ impl FolderStore {
             return Ok(Some((file, found.len())));
         }
         let path = self.log_path(stripe);
-        let open = |flags| open_noatime(CWD, &path, flags);
-        let (file, can_lock) = match open(OFlags::RDWR) {
-            Err(Errno::NOENT) => return Ok(None),
-            Err(Errno::ACCESS | Errno::ROFS) => (open(OFlags::RDONLY), false),
-            file => (file, true),
+        let open = |flags| open_noatime(&path, flags);
+        let opened = open(OFlags::RDWR);
+        let (file, can_lock) = match opened.as_ref().map_err(io::Error::kind) {
+            Err(io::ErrorKind::NotFound) => return Ok(None),
+            Err(io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem) => {
+                (open(OFlags::RDONLY), false)
+            }
+            _ => (opened, true),
         };
         let file = Arc::new(file.at("open", &path)?);
         let size = file.metadata().at("look at", &path)?.len();
@@ -188,8 +191,8 @@ fn log_path(private: &Path, stripe: u8) -> PathBuf {
 /// What the log says about a task, in the private folder of a vault that is not open.
 pub(super) fn record_of(private: &Path, task: &TaskName) -> Result<Option<ClaimRecord>> {
     let path = log_path(private, stripe_of(task));
-    let bytes = match open_noatime(CWD, &path, OFlags::RDONLY) {
-        Err(Errno::NOENT) => return Ok(None),
+    let bytes = match open_noatime(&path, OFlags::RDONLY) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         file => read(&file.at("open", &path)?, 0, u64::MAX).at("read", &path)?,
     };
     let noted = LogState::parse(&bytes).0.notes.remove(task);

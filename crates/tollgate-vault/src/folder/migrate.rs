@@ -10,7 +10,7 @@
 //! ones and the number in `format` changes last.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
@@ -26,6 +26,7 @@ use tollgate_base::error::{At, Fault, Result};
 use tollgate_base::file::{names_in, replace_file};
 use tollgate_base::lock::{self, Lock, Pauses};
 use tollgate_base::name::Agent;
+use tollgate_base::private;
 use tollgate_base::settings::Durability;
 use tollgate_base::sys;
 use tollgate_base::task::TaskName;
@@ -75,7 +76,7 @@ pub(super) fn to_this_format(private: &Path, journal: &dyn Journal) -> Result<()
     // Last, because it says that everything else is done.
     replace_file(&path, format!("{FORMAT}\n").as_bytes(), Durability::Durable)?;
     for old in ["log", "figures"] {
-        let _ = fs::remove_dir_all(private.join(old));
+        let _ = private::remove_tree(&private.join(old));
     }
     Ok(())
 }
@@ -93,7 +94,7 @@ fn format(path: &Path) -> Result<Option<u32>> {
 }
 
 fn read(path: &Path) -> Result<Option<Vec<u8>>> {
-    match fs::read(path) {
+    match private::read(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         bytes => bytes.at("read", path).map(Some),
     }
@@ -112,21 +113,22 @@ fn from_format_1(private: &Path, journal: &dyn Journal) -> Result<()> {
     }
     let old_logs = private.join("log");
     let mut new: BTreeMap<u8, String> = BTreeMap::new();
-    for path in names_in(&old_logs)?.iter().map(|name| old_logs.join(name)) {
-        for (task, line) in lines(&fs::read(&path).at("read", &path)?, &path)? {
+    let is_log = |name: &&OsString| name.to_str().is_some_and(|name| u8::from_str_radix(name, 16).is_ok());
+    for path in names_in(&old_logs)?.iter().filter(is_log).map(|name| old_logs.join(name)) {
+        for (task, line) in lines(&private::read(&path).at("read", &path)?, &path)? {
             *new.entry(stripe_of(&task)).or_default() += &format!("{line}\n");
         }
     }
     // Nobody uses the new folder before the number in `format` has changed.
     let logs = private.join("logs");
-    fs::remove_dir_all(&logs).at("delete", &logs)?;
-    fs::create_dir(&logs).at("make the folder", &logs)?;
+    private::remove_tree(&logs).at("delete", &logs)?;
+    private::create_folder(&logs, 0o777).at("make the folder", &logs)?;
     for (stripe, lines) in new {
         replace_file(&logs.join(format!("{stripe:02x}")), lines.as_bytes(), Durability::Durable)?;
     }
     let owed = private.join("owed");
     for path in names_in(&owed)?.iter().map(|name| owed.join(name)) {
-        let bytes = fs::read(&path).at("read", &path)?;
+        let bytes = private::read(&path).at("read", &path)?;
         // A file that cannot be read is left for a person to look at.
         let Ok(mut plan) = serde_json::from_slice::<Value>(&bytes) else { continue };
         to_current_form(&mut plan);
@@ -134,7 +136,7 @@ fn from_format_1(private: &Path, journal: &dyn Journal) -> Result<()> {
     }
     carry_figures(private, journal)?;
     // A process of the older version that is still running finds its locks gone and says so.
-    fs::remove_file(&stripes).at("delete", &stripes)
+    private::remove_file(&stripes).at("delete", &stripes)
 }
 
 /// The lines of an old log that count, as values: records, and the plan of an interrupted step. Each with its task.
@@ -204,7 +206,7 @@ fn carry_figures(private: &Path, journal: &dyn Journal) -> Result<()> {
         let Some(agent) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
         let path = folder.join(name);
         let sums = agents.entry(agent).or_default();
-        for part in fs::read(&path).at("read", &path)?.chunks(OLD_PART) {
+        for part in private::read(&path).at("read", &path)?.chunks(OLD_PART) {
             for (sum, number) in sums.iter_mut().zip(part.chunks_exact(8)) {
                 *sum += number.try_into().map_or(0, i64::from_le_bytes);
             }

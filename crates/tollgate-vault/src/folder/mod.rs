@@ -23,7 +23,7 @@ pub(crate) mod watch;
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -37,6 +37,7 @@ use crate::step::Landed;
 use tollgate_base::error::{At, Result};
 use tollgate_base::lock::nobody_writes;
 use tollgate_base::name::Agent;
+use tollgate_base::private;
 use tollgate_base::settings::Durability;
 use tollgate_base::task::TaskName;
 
@@ -126,7 +127,7 @@ impl FolderStore {
 }
 
 /// Where a vault keeps what nobody else needs.
-fn private(vault: &Path) -> PathBuf {
+fn private_folder(vault: &Path) -> PathBuf {
     vault.join(".tollgate").join("vault")
 }
 
@@ -144,15 +145,12 @@ fn slot_folder(vault: &Path, slot: &Slot) -> PathBuf {
 pub(crate) fn make_private_folder(vault: &Path) -> Result<()> {
     let state = vault.join(".tollgate");
     let mode = if fs::metadata(vault).at("look at", vault)?.mode() & 0o020 == 0 { 0o700 } else { 0o770 };
-    match fs::DirBuilder::new().mode(mode).create(&state) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            let there = fs::metadata(&state).at("look at", &state)?.mode();
-            if there & 0o007 != 0 {
-                // Only its owner can.
-                let _ = fs::set_permissions(&state, fs::Permissions::from_mode(there & 0o770));
-            }
-            Ok(())
-        }
-        made => made.at("make the folder", &state),
+    private::create_folder(&state, mode).at("make the folder", &state)?;
+    let folder = File::from(private::open_folder(&state).at("open", &state)?);
+    let there = folder.metadata().at("look at", &state)?.mode();
+    if there & 0o007 != 0 {
+        // Only its owner can.
+        let _ = folder.set_permissions(fs::Permissions::from_mode(there & 0o770));
     }
+    Ok(())
 }

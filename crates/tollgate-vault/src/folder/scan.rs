@@ -12,7 +12,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use rustix::fs::{CWD, OFlags};
+use rustix::fs::OFlags;
 
 use super::FolderStore;
 use super::cache::Cache;
@@ -96,7 +96,7 @@ fn fit(name: &OsStr, found: &Metadata) -> Result<TaskName, String> {
 }
 
 fn read_brief(path: &Path, len: u64) -> io::Result<Result<Brief, Broken>> {
-    let file = open_noatime(CWD, path, OFlags::RDONLY | OFlags::NONBLOCK)?;
+    let file = open_noatime(path, OFlags::RDONLY | OFlags::NONBLOCK)?;
     Ok(Brief::read(&read_range(&file, 0, len.min(HEAD as u64))?))
 }
 

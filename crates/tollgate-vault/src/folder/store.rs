@@ -1,6 +1,7 @@
 //! The folder store as the rules see it.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -16,7 +17,7 @@ use super::disk::{Disk, Moved, date_new, is_at, open_task, read, read_range};
 use super::log::{record_of, stripe_of, version};
 use super::log_line::Noted;
 use super::{
-    FolderOptions, FolderStore, held, make_private_folder, migrate, private, scan, slot_folder, watch,
+    FolderOptions, FolderStore, held, make_private_folder, migrate, private_folder, scan, slot_folder, watch,
 };
 use crate::brief::HEAD;
 use crate::checkup::Finding;
@@ -31,7 +32,8 @@ use crate::store::{Ready, Scan, Store, Task, Wake, Watch};
 use tollgate_base::error::{At, Fault, Result};
 use tollgate_base::file::names_in;
 use tollgate_base::lock::Lock;
-use tollgate_base::name::{Agent, ClaimId, StepId, random_id};
+use tollgate_base::name::{Agent, ClaimId, StepId, is_random_id, random_id};
+use tollgate_base::private;
 use tollgate_base::task::TaskName;
 
 /// The longest wait for a task's lock. A step takes a millisecond; on a disk that is slow to flush, a second.
@@ -46,7 +48,7 @@ impl FolderStore {
         // Without a trailing or doubled slash.
         let vault: PathBuf = vault.components().collect();
         // A folder of its own, because a vault may be a workspace too, whose state lies beside it.
-        let private = private(&vault);
+        let private = private_folder(&vault);
         let states = State::ALL.map(|state| vault.join(state.as_str()));
         let folders = ["logs", "owed", "stage", "cache"].map(|name| private.join(name));
         for folder in &states {
@@ -54,7 +56,7 @@ impl FolderStore {
         }
         make_private_folder(&vault)?;
         for folder in &folders {
-            fs::create_dir_all(folder).at("make the folder", folder)?;
+            private::create_folders(folder, 0o777).at("make the folder", folder)?;
         }
         migrate::to_this_format(&private, &*options.journal)?;
         held::make(&private.join("held"))?;
@@ -65,7 +67,7 @@ impl FolderStore {
     /// Whether this claim owns the task in this vault, from its files alone: nothing is opened, made or healed, so every write
     /// can ask. While a step is under way, the answer is that before the step.
     pub fn is_owned(vault: &Path, task: &TaskName, claim: &ClaimId) -> Result<bool> {
-        let Some(record) = record_of(&private(vault), task)? else { return Ok(false) };
+        let Some(record) = record_of(&private_folder(vault), task)? else { return Ok(false) };
         let is_there = || slot_folder(vault, &record.slot).join(task.as_str()).symlink_metadata().is_ok();
         let owner = record.claim.as_ref().map(|claim| &claim.id);
         Ok(owner == Some(claim) && record.slot.agent().is_some() && is_there())
@@ -110,6 +112,12 @@ impl FolderStore {
     }
 }
 
+/// Whether a store can have staged a file under this name: see the callers of [`FolderStore::stage`].
+fn is_staged(name: &OsStr) -> bool {
+    let is_of_random_id = |name: &str| is_random_id(name.split('-').next().unwrap_or(name));
+    name.to_str().is_some_and(|name| name.parse::<StepId>().is_ok() || is_of_random_id(name))
+}
+
 impl Store for FolderStore {
     fn scan(&self, state: State, now: Timestamp) -> Result<Scan> {
         let mut scan = Scan::default();
@@ -123,7 +131,7 @@ impl Store for FolderStore {
         // One process at a time reads a folder for the first time; the others then find in the cache what it read. Without
         // the lock, as on a read-only file system, everybody reads for themselves.
         let reading = Lock::acquire(&path.with_extension("lock"), LOCK_WAIT).ok();
-        let known = fs::read(&path).unwrap_or_default();
+        let known = private::read(&path).unwrap_or_default();
         let _reading = reading.filter(|_| known.is_empty());
         let mut cache = Cache::parse(&known);
         self.scan_folder(&Slot::Free(state), &mut cache, now, &mut scan)?;
@@ -211,7 +219,7 @@ impl Store for FolderStore {
         let path = self.path(task, &slot);
         let moved = self.disk.transfer(&stage, &path, meta.ino());
         // There only if it was not moved.
-        let _ = fs::remove_file(&stage);
+        let _ = private::remove_file(&stage);
         match moved? {
             Moved::Done => {
                 self.disk.sync_folder(&self.slot_folder(&slot))?;
@@ -299,7 +307,8 @@ impl Store for FolderStore {
             }
         }
         let stage = self.private.join("stage");
-        for path in names_in(&stage)?.iter().map(|name| stage.join(name)) {
+        let staged = names_in(&stage)?.into_iter().filter(|name| is_staged(name));
+        for path in staged.map(|name| stage.join(name)) {
             let is_old = |found: fs::Metadata| now.as_second() - found.ctime() > STAGED_S;
             if fs::symlink_metadata(&path).is_ok_and(is_old) {
                 self.disk.remove(&path)?;

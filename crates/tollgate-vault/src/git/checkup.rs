@@ -11,7 +11,6 @@
 //! that was seen, and only if its owner cannot be alive.
 
 use std::collections::BTreeMap;
-use std::fs;
 
 use super::branch::{Delta, NewCommit};
 use super::card::{Card, ref_of};
@@ -27,6 +26,7 @@ use crate::state::{Slot, State};
 use crate::store::Store;
 use tollgate_base::error::Result;
 use tollgate_base::name::random_id;
+use tollgate_base::private;
 use tollgate_base::settings::Durability;
 use tollgate_base::task::TaskName;
 
@@ -72,7 +72,7 @@ impl GitStore {
         if refused.is_none() {
             self.tasks().disk().replace_file(&path, self.probed().as_bytes(), Durability::Fast)?;
         } else {
-            let _ = fs::remove_file(&path);
+            let _ = private::remove_file(&path);
         }
         Ok(refused)
     }

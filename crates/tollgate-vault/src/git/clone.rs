@@ -5,12 +5,13 @@
 //! name; git cannot read it as an option.
 
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{CWD, RenameFlags};
+use rustix::fs::RenameFlags;
 
 use super::branch::Branch;
 use super::card::Card;
@@ -27,6 +28,7 @@ use tollgate_base::error::{At, Fault, Result};
 use tollgate_base::file::replace_file;
 use tollgate_base::lock::Lock;
 use tollgate_base::name::random_id;
+use tollgate_base::private;
 use tollgate_base::settings::Durability;
 use tollgate_base::task::TaskName;
 
@@ -107,13 +109,13 @@ pub(super) struct Conversation(pub(super) Lock);
 impl GitStore {
     /// The folder in which people and agents see the tasks of the vault in `vault`.
     pub fn folder_in(vault: &Path) -> PathBuf {
-        private(vault).join("tree")
+        private_folder(vault).join("tree")
     }
 
     /// Opens the vault in this folder, which must be inside a repository that has the remote.
     pub fn open(vault: &Path, options: GitOptions) -> Result<Self> {
         options.check()?;
-        let private = private(vault);
+        let private = private_folder(vault);
         let git = Git {
             program: options.program.clone(),
             folder: vault.to_owned(),
@@ -127,12 +129,12 @@ impl GitStore {
         make_private_folder(vault)?;
         for folder in ["tree", "aside", "edits", "repository"] {
             let path = private.join(folder);
-            fs::create_dir_all(&path).at("make the folder", &path)?;
+            private::create_folders(&path, 0o777).at("make the folder", &path)?;
         }
         let ignore = private.join(".gitignore");
         // A power cut can leave it empty.
         if read(&ignore)?.is_none_or(|bytes| bytes.iter().all(|byte| *byte == 0)) {
-            fs::write(&ignore, "*\n").at("write", &ignore)?;
+            private::write(&ignore, "*\n").at("write", &ignore)?;
         }
         let durability = options.folder.durability;
         let GitSettings { author, has_ssh } =
@@ -261,7 +263,7 @@ impl GitStore {
 }
 
 /// Where tollgate keeps what belongs to its clone.
-fn private(vault: &Path) -> PathBuf {
+fn private_folder(vault: &Path) -> PathBuf {
     vault.join(".tollgate").join("git")
 }
 
@@ -273,7 +275,7 @@ fn clone_id(private: &Path, durability: Durability) -> Result<String> {
         if let Some(text) = read(&path)? {
             match String::from_utf8_lossy(&text).trim().split_once(' ') {
                 Some((id, of)) if of == ino.to_string() => return Ok(id.to_owned()),
-                _ => fs::remove_file(&path).at("delete", &path)?,
+                _ => private::remove_file(&path).at("delete", &path)?,
             }
         }
         let id = random_id()?;
@@ -282,9 +284,11 @@ fn clone_id(private: &Path, durability: Durability) -> Result<String> {
         // name.
         replace_file(&stage, format!("{id} {ino}\n").as_bytes(), durability)?;
         // If several processes get here at the same time, one sets the id and the others read it.
-        match rustix::fs::renameat_with(CWD, &stage, CWD, &path, RenameFlags::NOREPLACE) {
+        match private::rename_with(&stage, &path, RenameFlags::NOREPLACE) {
             Ok(()) => {}
-            Err(rustix::io::Errno::EXIST) => fs::remove_file(&stage).at("delete", &stage)?,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                private::remove_file(&stage).at("delete", &stage)?;
+            }
             Err(error) => return Err(error).at("rename", &stage),
         }
     }

@@ -57,6 +57,7 @@ use crate::store::{Scan, Store, Task, Wake, Watch};
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::file::{TEMPORARY, names_in};
 use tollgate_base::name::Agent;
+use tollgate_base::private;
 use tollgate_base::task::TaskName;
 
 pub use self::clone::{GitOptions, GitStore};
@@ -101,7 +102,7 @@ fn sweep_folder(folder: &Path, now: Timestamp) -> Result<()> {
         if name.as_bytes().starts_with(TEMPORARY.as_bytes()) && fs::symlink_metadata(&path).is_ok_and(is_old)
         {
             // Nothing depends on it.
-            let _ = fs::remove_file(&path);
+            let _ = private::remove_file(&path);
         }
     }
     Ok(())

@@ -8,7 +8,6 @@
 //! In the person's own repository folder, git only finds the folder and prints settings, which runs nothing.
 
 use std::fs;
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -18,6 +17,7 @@ use tollgate_base::error::{At, Fault, Result};
 use tollgate_base::file::{TEMPORARY, names_in, replace_file};
 use tollgate_base::lock::Pauses;
 use tollgate_base::name::random_id;
+use tollgate_base::private;
 use tollgate_base::settings::Durability;
 
 /// The settings that are read: who commits, how ssh is run (from the user's own configuration only), where the remote is,
@@ -148,8 +148,8 @@ impl Repository {
             let link = self.own.join(name);
             if fs::read_link(&link).ok().as_ref() != Some(&target) {
                 let stage = self.own.join(format!("{TEMPORARY}{}", random_id()?));
-                symlink(&target, &stage).at("make the link", &stage)?;
-                fs::rename(&stage, &link).at("rename", &stage)?;
+                private::make_symlink(&target, &stage).at("make the link", &stage)?;
+                private::rename(&stage, &link).at("rename", &stage)?;
             }
         }
         for (name, text) in [("HEAD", format!("ref: refs/heads/{branch}\n")), ("config", config)] {
@@ -165,16 +165,16 @@ impl Repository {
     /// for locks that a git in another working tree of the repository may still need.
     pub(super) fn remove_left_locks(&self) -> Result<()> {
         let mut pauses = Pauses::lasting(REF_LOCK);
-        let mut folders = vec![self.own.join(OWN_REFS)];
+        let mut folders = vec![self.folders[1].join(OWN_REFS)];
         while let Some(folder) = folders.pop() {
             for name in names_in(&folder)? {
                 let path = folder.join(&name);
-                if path.is_dir() {
+                if fs::symlink_metadata(&path).is_ok_and(|found| found.is_dir()) {
                     folders.push(path);
                 } else if path.extension().is_some_and(|end| end == "lock") {
                     while is_new(&path) && pauses.pause() {}
                     // git may have deleted it in the meantime.
-                    let _ = fs::remove_file(&path);
+                    let _ = private::remove_file(&path);
                 }
             }
         }

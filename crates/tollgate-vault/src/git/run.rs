@@ -23,6 +23,8 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use crate::claim_lock::without_locks;
 use tollgate_base::boot_clock::millis_since_boot;
 use tollgate_base::error::{Fault, Result};
+use tollgate_base::private;
+use tollgate_base::tracked::OUTER_GIT;
 
 /// The oldest git that can do everything that is asked of it: `--porcelain`, `--atomic` and leases are older, but
 /// `--no-write-fetch-head` came with 2.29.
@@ -36,25 +38,6 @@ const MESSAGES: usize = 1 << 20;
 
 /// The most bytes that a command that only touches the disk prints: the texts of all tasks that have changed, at once.
 const TEXTS: usize = 1 << 30;
-
-/// Variables of an outer git, or of a careless shell. Each of them would lead our git to another repository.
-const NOT_INHERITED: [&str; 15] = [
-    "GIT_DIR",
-    "GIT_WORK_TREE",
-    "GIT_INDEX_FILE",
-    "GIT_OBJECT_DIRECTORY",
-    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
-    "GIT_COMMON_DIR",
-    "GIT_NAMESPACE",
-    "GIT_PREFIX",
-    "GIT_CEILING_DIRECTORIES",
-    "GIT_CONFIG",
-    "GIT_CONFIG_PARAMETERS",
-    "GIT_CONFIG_COUNT",
-    "GIT_QUARANTINE_PATH",
-    "GIT_PUSH_OPTION_COUNT",
-    "GIT_EDITOR",
-];
 
 /// Turns off settings of the user that would make git do more than it is asked, or ask a person. Settings of the repository
 /// are not read at all (`repository`).
@@ -106,7 +89,7 @@ impl Git {
     /// Kills a program that still talks to the remote although its time is up, because the tollgate that started it was
     /// killed. Its process id and its start time identify it, so a later process with the same id is safe.
     pub(super) fn kill_orphan(&self) {
-        let Ok(text) = fs::read_to_string(&self.talking) else { return };
+        let Ok(text) = private::read_to_string(&self.talking) else { return };
         let mut numbers = text.split_whitespace().filter_map(|word| word.parse::<u64>().ok());
         let (Some(pid), Some(started), Some(until)) = (numbers.next(), numbers.next(), numbers.next()) else {
             return;
@@ -123,8 +106,8 @@ impl Git {
         let pid = u64::from(child.id());
         if let Some(started) = started_at(pid) {
             let patience = u64::try_from(self.patience.as_millis()).unwrap_or(u64::MAX / 4);
-            let _ =
-                fs::write(&self.talking, format!("{pid} {started} {}\n", millis_since_boot() + 2 * patience));
+            let text = format!("{pid} {started} {}\n", millis_since_boot() + 2 * patience);
+            let _ = private::write(&self.talking, text);
         }
     }
 
@@ -154,7 +137,7 @@ impl Git {
         let stalled = self.patience.as_secs().max(1);
         command.arg("-c").arg("http.lowSpeedLimit=1").arg("-c").arg(format!("http.lowSpeedTime={stalled}"));
         command.args(arguments);
-        for name in NOT_INHERITED {
+        for name in OUTER_GIT {
             command.env_remove(name);
         }
         if let Some((repository, index)) = &self.repository {

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -23,6 +24,7 @@ use crate::claim::ClaimId;
 use crate::folder::disk::{Disk, fingerprint};
 use tollgate_base::boot_clock::millis_since_boot;
 use tollgate_base::error::{At, Fault, Result};
+use tollgate_base::private;
 use tollgate_base::task::TaskName;
 
 /// The version of this file, and of all files beside it.
@@ -92,14 +94,14 @@ impl LastSeen {
 
     pub(super) fn read(&self) -> Result<Arc<Seen>> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = fs::metadata(&self.path).map(|found| fingerprint(&found));
+        let found = fs::symlink_metadata(&self.path).map(|found| fingerprint(&found));
         if let (Some(last), Ok(found)) = (last.as_ref(), &found)
             && last.fingerprint == *found
         {
             return Ok(Arc::clone(&last.says));
         }
         *last = None;
-        let mut file = match File::open(&self.path) {
+        let mut file = match private::open(&self.path, OFlags::RDONLY) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Seen::parse(&[], &self.path).map(Arc::new);
             }

@@ -11,7 +11,6 @@
 //! remembered as two objects, before and after, and merged into the text when the task leaves the agent. Lines of both stay.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -27,6 +26,7 @@ use crate::store::Store;
 use tollgate_base::digest::Digest;
 use tollgate_base::error::{At, Fault, Result};
 use tollgate_base::name::random_id;
+use tollgate_base::private;
 use tollgate_base::task::TaskName;
 
 /// The tree, and the branch that it shows.
@@ -51,7 +51,7 @@ struct Edited {
 
 /// All bytes of a file; `None` if it does not exist.
 pub(super) fn read(path: &Path) -> Result<Option<Vec<u8>>> {
-    match fs::read(path) {
+    match private::read(path) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
             Ok(None)
@@ -184,27 +184,27 @@ impl Tree {
         let mut paths = Vec::new();
         for (n, bytes) in [&ours, base, theirs].into_iter().enumerate() {
             let path = self.folder.stage(&format!("{word}-{n}"));
-            fs::write(&path, bytes).at("write", &path)?;
+            private::write(&path, bytes).at("write", &path)?;
             paths.push(path);
         }
         let mut arguments = vec!["merge-file", "--union", "-p", "--"];
         arguments.extend(paths.iter().filter_map(|path| path.to_str()));
         let ran = self.branch.git.must(&arguments, &[]);
         for path in &paths {
-            let _ = fs::remove_file(path);
+            let _ = private::remove_file(path);
         }
         Ok(ran?.out)
     }
 
     /// Forgets the edits of a task, because they are in the text on the branch.
     pub(super) fn forget_edits(&self, task: &TaskName) {
-        let _ = fs::remove_file(self.edits.join(ref_of(task)));
+        let _ = private::remove_file(&self.edits.join(ref_of(task)));
     }
 
     /// The files that were set aside and that nobody has deleted yet.
     pub(super) fn kept_aside(&self) -> Vec<PathBuf> {
-        let Ok(entries) = fs::read_dir(&self.aside) else { return Vec::new() };
-        let mut found: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+        let Ok(names) = private::names(&self.aside) else { return Vec::new() };
+        let mut found: Vec<PathBuf> = names.into_iter().map(|name| self.aside.join(name)).collect();
         found.sort();
         found
     }

@@ -18,6 +18,7 @@ use tollgate_base::digest::Digest;
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::file::names_in;
 use tollgate_base::lock::Lock;
+use tollgate_base::name::is_random_id;
 use tollgate_base::settings::Durability;
 use tollgate_base::task::TaskName;
 
@@ -113,7 +114,8 @@ impl FolderView {
             view.finish(&begun)?;
         }
         // What is left was never anywhere else.
-        for name in names_in(&view.files.stage(""))? {
+        let staged = names_in(&view.files.stage(""))?;
+        for name in staged.iter().filter(|name| name.to_str().is_some_and(is_random_id)) {
             view.files.disk.remove(&view.files.stage("").join(name))?;
         }
         Ok(Some(view))
@@ -122,6 +124,11 @@ impl FolderView {
     /// Finds out whether a dead process has made the change that it began, and keeps what it may have replaced.
     fn finish(&mut self, begun: &BegunWrite) -> Result<()> {
         let BegunWrite { task, slot, was, new, stage } = begun;
+        if !is_random_id(stage) {
+            // Any other name could be a path that leads out of the stage.
+            let notes = private_folder(&self.options.folder).join("notes");
+            return Err(Fault::damaged(&notes, "a line names a file that is not a staged one"));
+        }
         let stage = self.files.stage(stage);
         let holds_new = stage.exists() && self.files.is_settled(&stage, &[*new])?;
         let is_made = match new {

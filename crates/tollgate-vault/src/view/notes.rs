@@ -8,7 +8,7 @@
 //! it is a new task, unless the store still has it there.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::PathBuf;
 
 use jiff::Timestamp;
@@ -20,6 +20,7 @@ use tollgate_base::digest::Digest;
 use tollgate_base::error::{At, Fault, Result};
 use tollgate_base::lock;
 use tollgate_base::name::StepId;
+use tollgate_base::private;
 use tollgate_base::settings::Durability;
 use tollgate_base::task::TaskName;
 
@@ -96,7 +97,7 @@ impl ViewNotes {
             begun: BTreeMap::new(),
             adding: BTreeMap::new(),
         };
-        let text = fs::read(&notes.path).at("read", &notes.path)?;
+        let text = private::read(&notes.path).at("read", &notes.path)?;
         for line in text.split(|byte| *byte == b'\n') {
             match serde_json::from_slice(line) {
                 Ok(NoteLine::Format(found)) if found > FORMAT => {

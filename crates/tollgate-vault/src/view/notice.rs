@@ -1,7 +1,6 @@
 //! What people are told about the view: by the process that maintains it, by a file in the vault, and by `doctor`.
 
 use std::fmt;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -11,6 +10,7 @@ use crate::state::Slot;
 use tollgate_base::error::Result;
 use tollgate_base::file::names_in;
 use tollgate_base::lock::Lock;
+use tollgate_base::private;
 use tollgate_base::task::TaskName;
 
 /// Something that people should know.
@@ -101,7 +101,7 @@ impl fmt::Display for Notice {
 /// What the state of a view on disk says, for `doctor`.
 pub fn findings(folder: &Path) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
-    if let Ok(mark) = fs::read_to_string(folder.join(STALE_MARK)) {
+    if let Ok(mark) = private::read_to_string(&folder.join(STALE_MARK)) {
         let why = mark.lines().find(|line| line.starts_with("Since ")).unwrap_or("the reason is unknown");
         findings.push(Finding::problem(format!("the folders are out of date: {why}")));
     }

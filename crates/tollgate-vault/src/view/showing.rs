@@ -4,7 +4,6 @@
 //! the two are exchanged, and the replaced one is looked at again before it is deleted. If a person was faster, their bytes
 //! are kept.
 
-use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -21,6 +20,7 @@ use crate::vault::{TRIES, restless};
 use tollgate_base::digest::Digest;
 use tollgate_base::error::Result;
 use tollgate_base::name::random_id;
+use tollgate_base::private;
 use tollgate_base::task::TaskName;
 
 /// The pause before a task is looked at again that somebody changed at this moment.
@@ -190,7 +190,7 @@ impl FolderView {
         let Task { name, slot, .. } = &replaced.task;
         match kept {
             // If this fails, there is one more copy than needed.
-            Some(path) if is_refused => _ = fs::remove_file(path),
+            Some(path) if is_refused => _ = private::remove_file(&path),
             Some(path) => {
                 self.replaced.remove(&(name.clone(), slot.state()));
                 self.tell(&Notice::Unseen { task: name.clone(), slot: slot.clone(), path });

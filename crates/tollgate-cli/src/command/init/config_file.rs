@@ -4,11 +4,12 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use tollgate::error::{At, Fault};
 use tollgate::settings::{Settings, StoreChoice};
+use tollgate_base::private;
 
 use crate::replace::{FileAccess, replace_file};
 use crate::report::setup::ConfigSetup;
@@ -182,10 +183,7 @@ impl ConfigFile {
         let mode = fs::metadata(root).at("look at", root)?.mode();
         let mode = if mode & 0o020 == 0 { 0o700 } else { 0o770 };
         let state = self.path.parent().unwrap_or(root);
-        match fs::DirBuilder::new().mode(mode).create(state) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            made => made.at("make", state)?,
-        }
+        private::create_folder(state, mode).at("make", state)?;
         if self.found.is_some() && self.added.is_empty() {
             return Ok(ConfigSetup::Kept);
         }

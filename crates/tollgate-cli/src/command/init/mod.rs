@@ -18,6 +18,7 @@ use tollgate::tasks::{VaultHome, check_store, foreign_vault, is_vault, shared_wi
 use tollgate::trust::outside;
 use tollgate::vault::state::State;
 use tollgate::workspace::{STATE_FOLDER, canonical, read_settings};
+use tollgate_base::private;
 
 use self::config_file::{ConfigFile, is_template};
 use crate::answer::{Answer, Said};
@@ -398,9 +399,9 @@ fn remove(
             if !remove_empty_vault(&vault) {
                 *kept = Some(vault);
             }
-            fs::remove_file(config).at("remove", config)?;
+            private::remove_file(config).at("remove", config)?;
             // Fails if it has state, which init did not add and does not remove.
-            let _ = fs::remove_dir(state);
+            let _ = private::remove_folder(state);
             Ok(ConfigSetup::Removed)
         }
         Ok(_) => Ok(ConfigSetup::KeptAsChanged),

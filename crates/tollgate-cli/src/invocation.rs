@@ -3,6 +3,9 @@
 //! Three things are outside the workspace: the folder for turns, the last known head of the ledger, and the tokens of agents.
 //! This file knows where they are. All are kept per workspace, under its id.
 
+mod in_run;
+mod turns;
+
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -16,24 +19,21 @@ use tollgate::ledger::Ledger;
 use tollgate::name::{Agent, TurnId};
 use tollgate::protected::Protected;
 use tollgate::settings::{LedgerSettings, Settings, Unread};
-use tollgate::shared_turn::{Leaves, SharedTurn, SharedTurns};
+use tollgate::shared_turn::Leaves;
 use tollgate::tasks::{StoreLogin, open_workspace, workspace_id};
 use tollgate::turn::{Session, Turn, TurnState};
 use tollgate::vault::claim::ClaimId;
 use tollgate::workspace::{Options, STATE_FOLDER, Workspace, has_state, read_settings};
-use tollgate_run::RunLevel;
-use tollgate_run::door::INNER;
 use tollgate_server::tokens::TokenFile;
 
 use crate::answer::Form;
 use crate::error::{CliError, UsageError};
 use crate::global_args::GlobalArgs;
 use crate::host;
-use crate::replace::{FileAccess, make_folder};
 use crate::root::{self, FoundBy};
-use crate::surroundings::{CARRIED, ExportVariables, Surroundings};
+use crate::surroundings::{ExportVariables, Surroundings};
 use crate::trust::TrustStore;
-use crate::turn_place::{TurnPlace, turn_folders_without_runtime, turn_place_in_workspace, turn_places};
+use crate::turn_place::turn_folders_without_runtime;
 use crate::words::{self, Viewpoint};
 
 /// The arguments and the environment of this call.
@@ -228,33 +228,6 @@ impl Invocation {
         home.is_some_and(|home| home.starts_with(folder))
     }
 
-    /// The level of the run in which this process is.
-    pub(crate) fn run_level(&self) -> Option<RunLevel> {
-        self.surroundings.run
-    }
-
-    /// The folder of that run.
-    pub(crate) fn run_folder_of_command(&self) -> Option<PathBuf> {
-        self.surroundings.run_folder.clone()
-    }
-
-    /// The folder for state in the view of a transaction, where that of the workspace cannot be written.
-    pub(crate) fn inner_state(&self) -> Option<PathBuf> {
-        let in_view = self.surroundings.run == Some(RunLevel::Transaction);
-        self.surroundings.run_folder.as_ref().filter(|_| in_view).map(|folder| folder.join(INNER))
-    }
-
-    /// Whether a command of a run has started this process, or makes the call that it carries out.
-    pub(crate) fn is_for_a_run(&self) -> bool {
-        self.surroundings.run.is_some() || self.surroundings.carried.is_some()
-    }
-
-    /// The agent of the run for which this process carries out a call.
-    pub(crate) fn carried_for(&self) -> Result<Option<Agent>, CliError> {
-        let agent = self.surroundings.carried.as_ref().filter(|agent| !agent.is_empty());
-        agent.map(|agent| from_environment(CARRIED, agent)).transpose()
-    }
-
     /// The workspace in which this call has created state, because it was not set up.
     pub(crate) fn created(&self) -> Option<&Path> {
         self.created.get().map(PathBuf::as_path)
@@ -269,18 +242,6 @@ impl Invocation {
         let of_git = git_config::of_user(Surroundings::home().as_deref(), config.as_deref(), named);
         let paths = own.chain(turn_folders_without_runtime(*uid)).chain(of_git).collect();
         Protected { paths, anywhere: host::switches(), ..Protected::default() }
-    }
-
-    /// What a command sees outside of the workspace and cannot change: what agents must not change there, such as agreements, tokens
-    /// and the turns of all agents. A missing folder of the user is made, so that no command makes it first.
-    pub(crate) fn closed_folders(&self, root: &Path) -> Vec<PathBuf> {
-        let Surroundings { state, config, .. } = &self.surroundings;
-        for folder in [state, config].into_iter().flatten() {
-            let _ = make_folder(&folder.join("tollgate"), FileAccess::Private);
-        }
-        let outside = self.protected().paths.into_iter().filter(|path| path.is_absolute());
-        let real = outside.filter_map(|path| path.canonicalize().ok());
-        real.filter(|path| !root.starts_with(path)).collect()
     }
 
     /// The gate. If the environment names a claim, it lets nothing through once the claim is lost.
@@ -490,82 +451,6 @@ impl Invocation {
             Leaves::Known => self.new_turns()?.session(agent),
             Leaves::Nothing => Ok(Session::default()),
         }
-    }
-
-    /// The given turn, and the folder with all turns.
-    pub(crate) fn shared_turn(&self) -> Result<(SharedTurns, SharedTurn), CliError> {
-        let Some(id) = self.turn_id()? else { return Err(UsageError::NoTurn.into()) };
-        let mut why_not = Fault::Missing { what: format!("the turn `{id}`") };
-        for place in self.existing_turn_places()? {
-            // A folder that cannot be used is an error only if no other has the turn: another user may have created it.
-            let found = place.open().and_then(|turns| turns.open(&id).map(|turn| (turns, turn)));
-            match (found, &self.global.agent) {
-                (Ok((_, turn)), Some(agent)) if agent != turn.agent() => {
-                    let (turn, owner) = (turn.id().clone(), turn.agent().clone());
-                    return Err(UsageError::TurnOfAnother { turn, owner, agent: agent.clone() }.into());
-                }
-                (Ok(found), _) => return Ok(found),
-                (Err(Fault::Missing { .. }), _) => {}
-                (Err(fault), _) => why_not = fault,
-            }
-        }
-        Err(why_not.into())
-    }
-
-    /// All existing folders with turns.
-    pub(crate) fn existing_turns(&self) -> Result<Vec<SharedTurns>, Fault> {
-        self.existing_turn_places()?.iter().map(TurnPlace::open).collect()
-    }
-
-    /// All existing places, not only the best: a turn may have begun when there was no runtime folder.
-    fn existing_turn_places(&self) -> Result<Vec<TurnPlace>, Fault> {
-        let mut places = self.turn_places()?;
-        places.retain(TurnPlace::exists);
-        Ok(places)
-    }
-
-    /// The folder for new turns: the first place that can be used.
-    pub(crate) fn new_turns(&self) -> Result<SharedTurns, Fault> {
-        self.first_turns(|_| true)
-    }
-
-    /// The folder for new turns of agents whose commands look into it, perhaps in a sandbox.
-    pub(crate) fn new_turns_for_runs(&self) -> Result<SharedTurns, Fault> {
-        self.first_turns(TurnPlace::is_seen_in_sandboxes)
-    }
-
-    /// The folder in the workspace for what commands tell the hooks.
-    pub(crate) fn run_folder(&self) -> Result<PathBuf, Fault> {
-        let place = turn_place_in_workspace(&self.root()?.0, self.surroundings.uid);
-        Ok(place.open()?.folder().join("records"))
-    }
-
-    fn first_turns(&self, fits: impl Fn(&TurnPlace) -> bool) -> Result<SharedTurns, Fault> {
-        let mut refused = Fault::Invalid { what: "there is no folder for turns".into() };
-        for place in self.turn_places()?.into_iter().filter(fits) {
-            match place.open() {
-                Ok(turns) => return Ok(turns),
-                Err(fault) => refused = fault,
-            }
-        }
-        Err(refused)
-    }
-
-    /// The folders outside of workspaces that hold the turns of all workspaces, each in a folder of its own.
-    pub(crate) fn folders_of_turns(&self) -> Vec<PathBuf> {
-        let runtime = self.surroundings.runtime.as_ref().map(|folder| folder.join("tollgate"));
-        runtime.into_iter().chain(turn_folders_without_runtime(self.surroundings.uid)).collect()
-    }
-
-    /// The same, and the folder in this workspace.
-    pub(crate) fn all_folders_of_turns(&self) -> Vec<PathBuf> {
-        let here =
-            self.root().ok().map(|(root, _)| turn_place_in_workspace(&root, self.surroundings.uid).folder());
-        self.folders_of_turns().into_iter().chain(here).collect()
-    }
-
-    fn turn_places(&self) -> Result<Vec<TurnPlace>, Fault> {
-        turn_places(&self.root()?.0, self.surroundings.uid, self.surroundings.runtime.as_deref())
     }
 }
 

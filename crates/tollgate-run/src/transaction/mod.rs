@@ -10,6 +10,7 @@ mod composite;
 mod hash;
 pub(crate) mod ignored;
 mod layer;
+mod reach;
 mod reads;
 mod start;
 mod view;
@@ -19,7 +20,6 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
@@ -41,9 +41,10 @@ use tollgate_guard::turn::{Extent, FileState, TurnState};
 use tollgate_guard::view::{Looking, ViewChange, ViewChanges, ViewDeed};
 use tollgate_guard::workspace::{STATE_FOLDER, Workspace};
 
-use self::composite::{Composite, mounts_below};
+use self::composite::Composite;
 use self::ignored::IgnoreRules;
 use self::layer::{Layer, LayerChanges};
+use self::reach::{Reach, passed, passed_in_checkouts};
 use self::reads::{CommandReads, FileUse};
 use self::start::{Names, changed, now_on_disk};
 use self::view::{CommandView, ENTERED, WATCHED, layer_folders};
@@ -85,17 +86,6 @@ pub(crate) struct Transaction {
     /// The mounts of the view. The kernel needs time to forget what a command has looked up in them, so they stay until the
     /// caller knows the result.
     mounts: Option<File>,
-}
-
-/// What a command reaches besides its view.
-#[derive(Default)]
-struct Reach {
-    /// Folders that it changes directly, relative to the workspace or absolute.
-    pass: Vec<PathBuf>,
-    /// What it sees and cannot change, absolute.
-    closed: Vec<PathBuf>,
-    /// Folders in these that it changes directly, absolute.
-    open: Vec<PathBuf>,
 }
 
 /// Why transactions are not possible here.
@@ -454,73 +444,6 @@ impl Transaction {
         drop((self.mounts, self.reads));
         self.folder.remove()
     }
-}
-
-/// The folders that the view shows as they are in the workspace: those that are closed, those that git ignores, and those that were
-/// asked for. The command changes the others directly, so nothing in them may be protected.
-fn passed(
-    workspace: &Workspace,
-    pass: &[PathBuf],
-    closed: &[PathBuf],
-    rules: &IgnoreRules,
-) -> Result<Vec<PathBuf>> {
-    let root = workspace.path();
-    let below = closed.iter().filter_map(|path| path.strip_prefix(root).ok());
-    let mut passed: Vec<PathBuf> = below.map(Path::to_owned).collect();
-    for entry in fs::read_dir(root).at("list the folder", root)? {
-        let entry = entry.at("list the folder", root)?;
-        let name = entry.file_name();
-        let is_ignored = entry.file_type().is_ok_and(|kind| kind.is_dir()) && rules.ignore(name.as_bytes());
-        if is_ignored && workspace.may_pass(Path::new(&name)) {
-            passed.push(name.into());
-        }
-    }
-    for given in pass {
-        let folder = root.join(given);
-        let folder = folder.canonicalize().at("find", &folder)?;
-        match folder.strip_prefix(root) {
-            Ok(below) if !workspace.may_pass(below) => {
-                let what = format!(
-                    "`{}` cannot be passed through: it is protected, or something in it is",
-                    given.display()
-                );
-                return Err(Fault::invalid(what));
-            }
-            Ok(below) if folder.is_dir() && !below.as_os_str().is_empty() => passed.push(below.to_owned()),
-            _ => {
-                let what = format!("`{}` is not a folder in the workspace", given.display());
-                return Err(Fault::invalid(what));
-            }
-        }
-    }
-    // An overlay does not show what is mounted in the workspace.
-    passed.extend(mounts_below(root));
-    passed.sort();
-    passed.dedup();
-    Ok(passed)
-}
-
-/// The folders between the workspace and the folder of the command that are passed through, and those that are closed: a checkout
-/// inside the workspace has rules of its own about what git ignores, and perhaps a state of tollgate.
-fn passed_in_checkouts(workspace: &Workspace, folder: &Path) -> Result<(Vec<PathBuf>, Vec<PathBuf>)> {
-    let root = workspace.path();
-    let (mut passed, mut states) = (Vec::new(), Vec::new());
-    let inside = folder.ancestors().take_while(|inner| *inner != root);
-    for checkout in inside.filter(|inner| inner.starts_with(root)) {
-        states.extend(Some(checkout.join(STATE_FOLDER)).filter(|state| state.is_dir()));
-        if checkout.join(".git").exists() {
-            let rules = IgnoreRules::of(checkout);
-            for entry in fs::read_dir(checkout).at("list the folder", checkout)? {
-                let entry = entry.at("list the folder", checkout)?;
-                let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
-                let is_ignored = is_folder && rules.ignore(entry.file_name().as_bytes());
-                let may_pass =
-                    || entry.path().strip_prefix(root).is_ok_and(|below| workspace.may_pass(below));
-                passed.extend((is_ignored && may_pass()).then(|| entry.path()));
-            }
-        }
-    }
-    Ok((passed, states))
 }
 
 fn status_of(pid: Pid) -> Result<RunEnd> {

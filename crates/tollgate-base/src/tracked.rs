@@ -129,7 +129,13 @@ impl WorkingTree {
         let mut pathspec = OsString::from(":(top,literal)");
         pathspec.push(below);
         let mut command = Command::new("git");
-        command.current_dir(&self.top).arg("--git-dir").arg(&self.git_dir).arg("--work-tree").arg(&self.top);
+        command
+            .arg("-C")
+            .arg(&self.top)
+            .arg("--git-dir")
+            .arg(&self.git_dir)
+            .arg("--work-tree")
+            .arg(&self.top);
         // The repository may be a stranger's: nothing that its configuration names is run.
         command.args(["-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "--no-optional-locks"]);
         command.args(["ls-files", "-z", "--"]).arg(pathspec).env("GIT_NO_LAZY_FETCH", "1");

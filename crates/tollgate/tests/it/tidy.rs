@@ -233,17 +233,8 @@ fn the_library_does_not_print_or_look_around() {
 fn only_the_disk_changes_guarded_files() {
     let allowed = ["/disk/", "/sys.rs"];
     for (name, text) in library() {
-        // These handle files of the state, which no agent changes.
-        let others = [
-            "conflict.rs",
-            "refused_write.rs",
-            "shared_turn.rs",
-            "state_folder.rs",
-            "turn_shard.rs",
-            "probe.rs",
-            "run_folder.rs",
-        ];
-        let mut parts = allowed.iter().chain(&others);
+        // The probe changes only its own files.
+        let mut parts = allowed.iter().chain(&["probe.rs"]);
         if !name.contains("tollgate-guard/") || parts.any(|part| name.contains(part)) {
             continue;
         }
@@ -251,6 +242,66 @@ fn only_the_disk_changes_guarded_files() {
             assert!(!text.contains(word), "{name} has {word}: that belongs to disk/");
         }
     }
+}
+
+/// A repository can bring a link in place of any file or folder of the state, and `private` follows none. So the library opens
+/// files by their path only where they are none of the state's.
+#[test]
+fn only_private_opens_state() {
+    let others = [
+        ("tollgate-run/", "files of the workspace and of processes, and what is in the folder of a run"),
+        ("tollgate-guard/src/probe.rs", "its own files, which it has made by descriptor"),
+        ("tollgate-guard/src/state_folder.rs", "the configuration, which may be a link of the user"),
+        ("tollgate-guard/src/view.rs", "files of the workspace"),
+        ("tollgate-base/src/boot_clock.rs", "a file of the kernel"),
+        ("tollgate-base/src/tracked.rs", "the index of git"),
+        ("tollgate-base/src/audit/record.rs", "files that the user names"),
+        ("tollgate-vault/src/folder/mod.rs", "folders with tasks"),
+        ("tollgate-vault/src/folder/scan.rs", "folders with tasks"),
+        ("tollgate-vault/src/folder/store.rs", "folders with tasks"),
+        ("tollgate-vault/src/git/run.rs", "a file of the kernel"),
+        ("tollgate-etcd/src/tls.rs", "certificates that the user names"),
+        ("tollgate-export/src/out_file.rs", "the file that the user exports to"),
+        ("tollgate-export/src/receiver.rs", "certificates that the user names"),
+        ("tollgate/src/postgres.rs", "the user's password file"),
+        ("tollgate/src/tasks.rs", "the vault itself"),
+        ("tollgate/src/worktree.rs", "files of git"),
+    ];
+    let words = [
+        "fs::create_dir",
+        "fs::remove_file",
+        "fs::remove_dir(",
+        "fs::rename(",
+        "fs::write(",
+        "fs::read(",
+        "fs::read_to_string(",
+        "fs::read_dir(",
+        "fs::copy(",
+        "fs::hard_link(",
+        "fs::set_permissions(",
+        "fs::symlink(",
+        "unix::fs::symlink",
+        "File::open(",
+        "File::create",
+        "File::options(",
+        "OpenOptions",
+        "DirBuilder",
+    ];
+    let uses = |text: &str, word: &str| {
+        let mut code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+        code.any(|line| line.contains(word))
+    };
+    let library: Vec<String> = library().map(|(name, _)| name).collect();
+    let mut used = std::collections::BTreeSet::new();
+    for (name, text) in production(&PUBLISHED) {
+        assert!(!uses(&text, "remove_dir_all"), "{name} deletes a tree: that belongs to private.rs");
+        let is_library = library.contains(&name);
+        let Some(word) = words.iter().find(|word| is_library && uses(&text, word)) else { continue };
+        let known = others.iter().find(|(file, _)| name.contains(file));
+        let (file, _) = known.unwrap_or_else(|| panic!("{name} has {word}: state belongs to private.rs"));
+        used.insert(*file);
+    }
+    assert_eq!(used.len(), others.len(), "a file no longer needs its line: {used:#?}");
 }
 
 /// The tables in `docs/specs.md` name a test for every demand; each of them must exist.

@@ -49,6 +49,17 @@ pub enum Fault {
         /// What is wrong in it.
         what: String,
     },
+    /// A line of the configuration is not TOML, or not a setting that tollgate knows. The sentence does not quote the line:
+    /// it may hold a password, and not only the user reads the sentence. `/health` shows it to everybody on the machine.
+    #[error("line {line} of `{}` is not TOML, or not a setting that tollgate knows", path.display())]
+    ConfigLine {
+        /// The configuration file.
+        path: PathBuf,
+        /// The line, counted from one.
+        line: usize,
+        /// The message of the parser, which quotes the line. Only for the user.
+        quoted: String,
+    },
     /// The configuration was written for a later tollgate.
     #[error("`{}` has version {found}, this tollgate knows {known}", path.display())]
     NewerConfig {
@@ -114,7 +125,7 @@ impl Fault {
             Self::Io { .. } => "IO_ERROR",
             Self::Damaged { .. } => "STATE_DAMAGED",
             Self::NewerFormat { .. } => "NEWER_FORMAT",
-            Self::Config { .. } | Self::NewerConfig { .. } => "CONFIG_INVALID",
+            Self::Config { .. } | Self::ConfigLine { .. } | Self::NewerConfig { .. } => "CONFIG_INVALID",
             Self::Invalid { .. } => "INVALID",
             Self::Missing { .. } => "NOT_FOUND",
             Self::Locked { .. } => "LOCKED",
@@ -130,7 +141,7 @@ impl Fault {
             Self::Io { source, path, .. } => return io_hint(source, path),
             Self::Damaged { .. } => "run `tollgate doctor` to see what can be fixed, and how",
             Self::NewerFormat { .. } | Self::NewerConfig { .. } => "install a newer tollgate",
-            Self::Config { .. } => "fix the file, then try again",
+            Self::Config { .. } | Self::ConfigLine { .. } => "fix the file, then try again",
             Self::Locked { .. } => {
                 "find the process that holds the lock with `fuser`, and end that process if it hangs"
             }

@@ -39,9 +39,9 @@ pub(super) fn fault_words(view: &Viewpoint, fault: &Fault) -> String {
             format!("cannot {doing} `{}`: {}", shown(view, path), plain(&source.to_string()))
         }
         // The TOML parser shows the place on several lines.
-        Fault::Config { path, what } if what.trim_end().contains('\n') => {
+        Fault::ConfigLine { path, quoted, .. } => {
             let lines =
-                what.trim_end().lines().map(|line| format!("  {}", plain(line)).trim_end().to_owned());
+                quoted.trim_end().lines().map(|line| format!("  {}", plain(line)).trim_end().to_owned());
             format!("`{}` is not valid\n{}", shown(view, path), lines.collect::<Vec<_>>().join("\n"))
         }
         Fault::Config { path, what } => match what.strip_prefix("it ") {

@@ -3,14 +3,16 @@
 //! Invariant: before every act stands [`Disk::point`] or [`Disk::write`]. Tests stop there, at the Nth act for every N, or
 //! let a write be cut in half; so "killed before every file-changing operation" is a loop in a unit test and not a hope.
 
+use std::ffi::OsStr;
 use std::fs::{self, File, Metadata};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
-use rustix::fs::{CWD, OFlags, RenameFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, mkdirat, openat, renameat, renameat_with, unlinkat};
 use rustix::io::Errno;
 
 use crate::state::Slot;
@@ -82,12 +84,13 @@ impl Disk {
     /// A new file with these bytes.
     pub(crate) fn create(&self, path: &Path, bytes: &[u8]) -> Result<File> {
         self.point("create").at("create", path)?;
+        let (folder, name) = Folder::of(path)?;
         let file =
-            open_noatime(CWD, path, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL).at("create", path)?;
+            open_noatime(&folder.0, name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL).at("create", path)?;
         let written = self.write("write", bytes, |bytes| file.write_all_at(bytes, 0));
         if written.is_err() {
             // What is half written is of no use to anyone.
-            let _ = fs::remove_file(path);
+            let _ = unlinkat(&folder.0, name, AtFlags::empty());
         }
         written.at("write", path)?;
         // Without it a power cut could leave the name without the bytes.
@@ -111,7 +114,8 @@ impl Disk {
     /// Renames a private file over another.
     pub(crate) fn replace(&self, from: &Path, to: &Path) -> Result<()> {
         self.point("replace").at("rename", from)?;
-        fs::rename(from, to).at("rename", from)
+        let ((old, from_name), (new, to_name)) = (Folder::of(from)?, Folder::of(to)?);
+        renameat(&old.0, from_name, &new.0, to_name).at("rename", from)
     }
 
     /// Moves a task. Never replaces anything. Makes the folder it goes to if need be.
@@ -119,7 +123,13 @@ impl Disk {
         self.point("move").at("move", from)?;
         let mut made = false;
         loop {
-            match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+            let moved = match (Folder::find(from)?, Folder::find(to)?) {
+                (Some((old, from)), Some((new, to))) => {
+                    renameat_with(&old.0, from, &new.0, to, RenameFlags::NOREPLACE)
+                }
+                _ => Err(Errno::NOENT),
+            };
+            match moved {
                 Ok(()) => return Ok(Moved::Done),
                 // A power cut can leave a moved file under both names.
                 Err(Errno::EXIST) if is_at(to, ino) && is_at(from, ino) => {
@@ -143,7 +153,11 @@ impl Disk {
     /// Exchanges two files in one act.
     pub(crate) fn exchange(&self, one: &Path, other: &Path) -> Result<Exchanged> {
         self.point("exchange").at("exchange", one)?;
-        match rustix::fs::renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE) {
+        let (Some((here, name)), Some((there, other_name))) = (Folder::find(one)?, Folder::find(other)?)
+        else {
+            return Ok(Exchanged::Missing);
+        };
+        match renameat_with(&here.0, name, &there.0, other_name, RenameFlags::EXCHANGE) {
             Ok(()) => Ok(Exchanged::Done),
             Err(Errno::NOENT) => Ok(Exchanged::Missing),
             Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => Ok(Exchanged::Unsupported),
@@ -160,7 +174,7 @@ impl Disk {
     /// A folder, and those above it.
     pub(crate) fn make_folder(&self, path: &Path) -> Result<()> {
         self.point("make a folder").at("make the folder", path)?;
-        fs::create_dir_all(path).at("make the folder", path)
+        make_folders(path)
     }
 
     /// Writes these bytes at this place of a private file.
@@ -191,9 +205,10 @@ impl Disk {
     /// Removes a private file; that it is gone already is fine.
     pub(crate) fn remove(&self, path: &Path) -> Result<()> {
         self.point("remove").at("remove", path)?;
-        match fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error).at("remove", path),
-            _ => Ok(()),
+        let Some((folder, name)) = Folder::find(path)? else { return Ok(()) };
+        match unlinkat(&folder.0, name, AtFlags::empty()) {
+            Err(Errno::NOENT) | Ok(()) => Ok(()),
+            Err(error) => Err(error).at("remove", path),
         }
     }
 
@@ -230,11 +245,91 @@ impl Disk {
     }
 }
 
-/// Opens a task's file: never through a link, never waiting for the other end of a pipe. `None` if it is not there.
+/// An open folder. No link led to it, so nothing that is done in it happens outside the vault.
+struct Folder(OwnedFd);
+
+impl Folder {
+    /// The folder of a file, and the name of the file there; `None` if there is no such folder.
+    fn find(path: &Path) -> Result<Option<(Self, &OsStr)>> {
+        let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(not_a_file(path));
+        };
+        match open_without_links(folder) {
+            Ok(open) => Ok(Some((Self(open), name))),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(linked(folder).unwrap_or_else(|| io_fault("open", folder, error))),
+        }
+    }
+
+    /// The same, if it must be there.
+    fn of(path: &Path) -> Result<(Self, &OsStr)> {
+        let missing = || io_fault("open", path.parent().unwrap_or(path), Errno::NOENT);
+        Self::find(path)?.ok_or_else(missing)
+    }
+}
+
+fn io_fault(doing: &'static str, path: &Path, error: Errno) -> Fault {
+    Fault::Io { doing, path: path.to_owned(), source: error.into() }
+}
+
+/// Opens a folder if no part of its path is a link.
+fn open_without_links(path: &Path) -> rustix::io::Result<OwnedFd> {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::fs::{CWD, ResolveFlags, openat2};
+        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::PATH;
+        match openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
+            // Not before Linux 5.6, and not under some filters of system calls.
+            Err(Errno::NOSYS | Errno::PERM) => {}
+            opened => return opened,
+        }
+    }
+    open_part_by_part(path)
+}
+
+/// The same with a system call for each part of the path.
+fn open_part_by_part(path: &Path) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let mut parts = path.components();
+    let first = parts.next().map_or(OsStr::new("."), |part| part.as_os_str());
+    let mut open = rustix::fs::open(first, flags, Mode::empty())?;
+    for part in parts {
+        open = openat(&open, part.as_os_str(), flags, Mode::empty())?;
+    }
+    Ok(open)
+}
+
+/// The fault of a folder that is a link, if it or one above it is.
+pub(crate) fn linked(folder: &Path) -> Option<Fault> {
+    let is_link = |path: &&Path| fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
+    let link = folder.ancestors().find(is_link)?;
+    let source = io::Error::other("it is a symbolic link, and tasks would leave the vault through it");
+    Some(Fault::Io { doing: "use the folder", path: link.to_owned(), source })
+}
+
+/// Makes a folder, and those above it. None of them may be a link.
+pub(crate) fn make_folders(path: &Path) -> Result<()> {
+    match open_without_links(path) {
+        Ok(_) => return Ok(()),
+        Err(Errno::NOENT) => {}
+        Err(error) => return Err(linked(path).unwrap_or_else(|| io_fault("make the folder", path, error))),
+    }
+    path.parent().map_or(Ok(()), make_folders)?;
+    let (above, name) = Folder::of(path)?;
+    match mkdirat(&above.0, name, Mode::from_raw_mode(0o777)) {
+        // Another process has just made it; or a link, which leads nowhere, has its name.
+        Err(Errno::EXIST) => linked(path).map_or(Ok(()), Err),
+        made => made.at("make the folder", path),
+    }
+}
+
+/// Opens a task's file: never through a link, be it the file or its folder, never waiting for the other end of a pipe. `None` if
+/// it is not there.
 pub(crate) fn open_task(path: &Path, flags: OFlags) -> Result<Option<(File, Metadata)>> {
     let mut pauses = Pauses::lasting(LEASED);
+    let Some((folder, name)) = Folder::find(path)? else { return Ok(None) };
     let file = loop {
-        match open_noatime(CWD, path, flags | OFlags::NONBLOCK) {
+        match open_noatime(&folder.0, name, flags | OFlags::NONBLOCK) {
             // Somebody is finding out whether it is complete.
             Err(Errno::WOULDBLOCK) if pauses.pause() => {}
             Err(Errno::NOENT) => return Ok(None),
@@ -308,6 +403,61 @@ pub(crate) fn no_name_left(task: &TaskName, to: &Slot) -> Fault {
 mod tests {
     use super::*;
     use tollgate_base::sys;
+
+    #[test]
+    fn nothing_is_done_through_a_linked_folder() {
+        let keep = tempfile::tempdir().unwrap();
+        let top = keep.path().canonicalize().unwrap();
+        let (vault, away) = (top.join("vault"), top.join("away"));
+        fs::create_dir_all(vault.join("in")).unwrap();
+        fs::create_dir_all(away.join("agent")).unwrap();
+        fs::write(vault.join("in/x"), "x").unwrap();
+        fs::write(away.join("y"), "y").unwrap();
+        fs::write(away.join("agent/y"), "y").unwrap();
+        std::os::unix::fs::symlink(&away, vault.join("link")).unwrap();
+        std::os::unix::fs::symlink("nowhere", vault.join("dangling")).unwrap();
+        let disk = Disk::new(Durability::Fast);
+        let x = vault.join("in/x");
+        for folder in ["link", "link/agent"] {
+            let (there, y) = (vault.join(folder).join("x"), vault.join(folder).join("y"));
+            let refused = [
+                disk.create(&there, b"x").map(drop),
+                disk.replace(&x, &there),
+                disk.replace(&y, &x),
+                disk.transfer(&x, &there, 0).map(drop),
+                disk.transfer(&y, &vault.join("in/y"), 0).map(drop),
+                disk.exchange(&x, &y).map(drop),
+                disk.exchange(&y, &x).map(drop),
+                disk.remove(&y),
+                disk.make_folder(&vault.join(folder).join("new")),
+                disk.make_folder(&vault.join(folder)),
+                open_task(&y, OFlags::RDWR).map(drop),
+            ];
+            for (act, refused) in refused.into_iter().enumerate() {
+                let said = refused.unwrap_err().to_string();
+                let link = format!("`{}`: it is a symbolic link", vault.join("link").display());
+                assert!(said.contains(&link), "{folder}, act {act}: {said}");
+            }
+        }
+        for (path, is_open) in [("in", true), ("link", false), ("link/agent", false), ("dangling", false)] {
+            assert_eq!(open_part_by_part(&vault.join(path)).is_ok(), is_open, "{path}");
+            assert_eq!(open_without_links(&vault.join(path)).is_ok(), is_open, "{path}");
+        }
+        let refused = disk.make_folder(&vault.join("dangling")).unwrap_err().to_string();
+        assert!(refused.contains("dangling`: it is a symbolic link"), "{refused}");
+        let names = |folder: &Path| {
+            let mut names: Vec<_> =
+                fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+            names.sort();
+            names
+        };
+        assert_eq!(names(&away), ["agent", "y"]);
+        assert_eq!(
+            (names(&away.join("agent")), names(&vault.join("in"))),
+            (vec!["y".into()], vec!["x".into()])
+        );
+        assert_eq!(fs::read_to_string(away.join("y")).unwrap(), "y");
+    }
 
     #[test]
     fn whoever_looks_whether_a_task_is_complete_is_waited_for() {

@@ -84,7 +84,7 @@ impl Disk {
     /// A new file with these bytes.
     pub(crate) fn create(&self, path: &Path, bytes: &[u8]) -> Result<File> {
         self.point("create").at("create", path)?;
-        let (folder, name) = Folder::of(path)?;
+        let (folder, name) = LinkFreeFolder::of(path)?;
         let file =
             open_noatime(&folder.0, name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL).at("create", path)?;
         let written = self.write("write", bytes, |bytes| file.write_all_at(bytes, 0));
@@ -114,7 +114,7 @@ impl Disk {
     /// Renames a private file over another.
     pub(crate) fn replace(&self, from: &Path, to: &Path) -> Result<()> {
         self.point("replace").at("rename", from)?;
-        let ((old, from_name), (new, to_name)) = (Folder::of(from)?, Folder::of(to)?);
+        let ((old, from_name), (new, to_name)) = (LinkFreeFolder::of(from)?, LinkFreeFolder::of(to)?);
         renameat(&old.0, from_name, &new.0, to_name).at("rename", from)
     }
 
@@ -123,7 +123,7 @@ impl Disk {
         self.point("move").at("move", from)?;
         let mut made = false;
         loop {
-            let moved = match (Folder::find(from)?, Folder::find(to)?) {
+            let moved = match (LinkFreeFolder::find(from)?, LinkFreeFolder::find(to)?) {
                 (Some((old, from)), Some((new, to))) => {
                     renameat_with(&old.0, from, &new.0, to, RenameFlags::NOREPLACE)
                 }
@@ -153,7 +153,8 @@ impl Disk {
     /// Exchanges two files in one act.
     pub(crate) fn exchange(&self, one: &Path, other: &Path) -> Result<Exchanged> {
         self.point("exchange").at("exchange", one)?;
-        let (Some((here, name)), Some((there, other_name))) = (Folder::find(one)?, Folder::find(other)?)
+        let (Some((here, name)), Some((there, other_name))) =
+            (LinkFreeFolder::find(one)?, LinkFreeFolder::find(other)?)
         else {
             return Ok(Exchanged::Missing);
         };
@@ -205,7 +206,7 @@ impl Disk {
     /// Removes a private file; that it is gone already is fine.
     pub(crate) fn remove(&self, path: &Path) -> Result<()> {
         self.point("remove").at("remove", path)?;
-        let Some((folder, name)) = Folder::find(path)? else { return Ok(()) };
+        let Some((folder, name)) = LinkFreeFolder::find(path)? else { return Ok(()) };
         match unlinkat(&folder.0, name, AtFlags::empty()) {
             Err(Errno::NOENT) | Ok(()) => Ok(()),
             Err(error) => Err(error).at("remove", path),
@@ -246,9 +247,9 @@ impl Disk {
 }
 
 /// An open folder. No link led to it, so nothing that is done in it happens outside the vault.
-struct Folder(OwnedFd);
+struct LinkFreeFolder(OwnedFd);
 
-impl Folder {
+impl LinkFreeFolder {
     /// The folder of a file, and the name of the file there; `None` if there is no such folder.
     fn find(path: &Path) -> Result<Option<(Self, &OsStr)>> {
         let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
@@ -315,7 +316,7 @@ pub(crate) fn make_folders(path: &Path) -> Result<()> {
         Err(error) => return Err(linked(path).unwrap_or_else(|| io_fault("make the folder", path, error))),
     }
     path.parent().map_or(Ok(()), make_folders)?;
-    let (above, name) = Folder::of(path)?;
+    let (above, name) = LinkFreeFolder::of(path)?;
     match mkdirat(&above.0, name, Mode::from_raw_mode(0o777)) {
         // Another process has just made it; or a link, which leads nowhere, has its name.
         Err(Errno::EXIST) => linked(path).map_or(Ok(()), Err),
@@ -327,7 +328,7 @@ pub(crate) fn make_folders(path: &Path) -> Result<()> {
 /// it is not there.
 pub(crate) fn open_task(path: &Path, flags: OFlags) -> Result<Option<(File, Metadata)>> {
     let mut pauses = Pauses::lasting(LEASED);
-    let Some((folder, name)) = Folder::find(path)? else { return Ok(None) };
+    let Some((folder, name)) = LinkFreeFolder::find(path)? else { return Ok(None) };
     let file = loop {
         match open_noatime(&folder.0, name, flags | OFlags::NONBLOCK) {
             // Somebody is finding out whether it is complete.

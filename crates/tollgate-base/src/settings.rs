@@ -368,6 +368,7 @@ mod tests {
             remote_timeout = "5s"
             follow = false
             view = true
+            approve_by_move = true
             [work]
             breaker = 7
             [agent.cloud]
@@ -410,6 +411,7 @@ mod tests {
             offline: (),
             follow: false,
             view: true,
+            approve_by_move: true,
         };
         assert_eq!(settings.vault, vault);
         assert_eq!(settings.work.breaker, 7);

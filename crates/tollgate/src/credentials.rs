@@ -9,11 +9,19 @@ use std::path::{Path, PathBuf};
 use tollgate_base::error::{At, Fault, Result};
 use tollgate_postgres::{PostgresOptions, read_passfile};
 
-use crate::tasks::StoreLogin;
 use crate::trust::outside;
 
+/// A user of an engine.
+#[derive(Clone)]
+pub struct StoreLogin {
+    /// The name.
+    pub user: String,
+    /// The password.
+    pub password: String,
+}
+
 /// The user's credentials, and the engine that they are for.
-pub(crate) struct Credentials<'o> {
+pub(crate) struct EngineCredentials<'o> {
     /// The address of the engine.
     pub(crate) engine: &'o str,
     /// Whether the user has chosen this address, or has agreed to it.
@@ -22,7 +30,7 @@ pub(crate) struct Credentials<'o> {
     pub(crate) passfile: Option<&'o Path>,
 }
 
-impl Credentials<'_> {
+impl EngineCredentials<'_> {
     /// The login, if there is one.
     pub(crate) fn login(&self) -> Result<Option<&StoreLogin>> {
         self.login.map(|login| self.agreed("your password for engines").map(|()| login)).transpose()

@@ -9,8 +9,7 @@ use tollgate_base::settings::VaultSettings;
 use tollgate_postgres::{PostgresOptions, PostgresStore, PostgresTls};
 use tollgate_vault::event::Journal;
 
-use crate::credentials::Credentials;
-use crate::tasks::StoreLogin;
+use crate::credentials::{EngineCredentials, StoreLogin};
 
 /// The longest time without a heartbeat after which the owner of a held claim is gone. Heartbeats are cheap, so it is short.
 const LONGEST_HELD: Duration = Duration::from_secs(60);
@@ -23,7 +22,7 @@ pub(crate) fn is_postgres(url: &str) -> bool {
 /// The store at the address of these credentials, whose relative paths begin at `base`. Without a login the address names the
 /// user, and the password comes from the password file.
 pub(crate) fn open_postgres(
-    credentials: &Credentials<'_>,
+    credentials: &EngineCredentials<'_>,
     base: &Path,
     settings: &VaultSettings,
     journal: Option<Arc<dyn Journal>>,
@@ -58,7 +57,7 @@ mod tests {
     fn an_address_without_a_user_needs_a_login() {
         let open = |engine: &str, login: Option<&StoreLogin>| {
             let settings = VaultSettings::default();
-            let credentials = Credentials { engine, is_agreed: true, login, passfile: None };
+            let credentials = EngineCredentials { engine, is_agreed: true, login, passfile: None };
             open_postgres(&credentials, Path::new("/"), &settings, None).map(drop)
         };
         let login = StoreLogin { user: "ada".to_owned(), password: "secret".to_owned() };
@@ -92,7 +91,7 @@ mod tests {
             (mixed, none, None, true),
         ] {
             let open = |is_agreed| {
-                let credentials = Credentials { engine, is_agreed, login, passfile };
+                let credentials = EngineCredentials { engine, is_agreed, login, passfile };
                 let opened = open_postgres(&credentials, &base, &VaultSettings::default(), None);
                 opened.err().map(|fault| format!("{} {fault}", fault.code())).unwrap_or_default()
             };

@@ -23,7 +23,8 @@ use tollgate_vault::roles::Roles;
 use tollgate_vault::view::{Notice, ViewOptions};
 use tollgate_vault::{FolderOptions, FolderStore, GitOptions, GitStore, Store, Terms, Vault};
 
-use crate::credentials::Credentials;
+use crate::credentials::EngineCredentials;
+pub use crate::credentials::StoreLogin;
 pub use crate::ledger_journal::{LedgerJournal, Observer};
 use crate::machine::machine_name;
 use crate::postgres::{is_postgres, open_postgres};
@@ -47,15 +48,6 @@ pub struct TaskOptions {
     /// What the user has agreed to. Without it, nothing: no credential goes to an engine that the settings name, and no vault
     /// outside the workspace is used.
     pub agreements: Option<Agreements>,
-}
-
-/// A user of an engine.
-#[derive(Clone)]
-pub struct StoreLogin {
-    /// The name.
-    pub user: String,
-    /// The password.
-    pub password: String,
 }
 
 /// The longest deadline of a call to an engine. A worker that cannot renew its lease must have time to stop.
@@ -213,7 +205,7 @@ fn open_store(
     let copies = (lines == EngineLines::HereToo).then_some(journal as Arc<dyn Journal>);
     folder_options.durability = durability;
     folder_options.settle = settings.vault.settle.0;
-    let credentials = |engine| Credentials {
+    let credentials = |engine| EngineCredentials {
         engine,
         // For a copy, the caller names the store, and not the configuration.
         is_agreed: lines == EngineLines::InTheEngine

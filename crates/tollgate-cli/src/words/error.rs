@@ -96,6 +96,9 @@ pub(super) fn hint(fault: &Fault) -> String {
         Fault::Io { doing: "open the workspace", .. } => {
             "give the path of a folder that exists; a relative path starts at the current folder"
         }
+        Fault::Io { doing: "use the folder", .. } => {
+            "delete the link, make a folder in its place, and move the tasks there that belong to this vault"
+        }
         Fault::Io { doing: "listen on", source, .. } if source.kind() == io::ErrorKind::AddrInUse => {
             "another program uses this port, perhaps another `tollgate serve`; `--listen 127.0.0.1:0` picks a free port"
         }

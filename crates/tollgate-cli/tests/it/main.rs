@@ -18,6 +18,7 @@ mod hook;
 mod import;
 mod init;
 mod ledger;
+mod linked_folders;
 mod mcp;
 mod mcp_setup;
 mod merge;

@@ -207,6 +207,13 @@ impl Machine {
         self.finish();
     }
 
+    /// Looks at everything once. What cannot be done stays to be done.
+    pub(super) fn follow_once(&mut self) {
+        self.view.hear(ViewNews::Store(Hint::Everything));
+        self.view.hear(ViewNews::Folder(Hint::Everything));
+        self.view.work().unwrap();
+    }
+
     /// Does what it has heard of.
     pub(super) fn finish(&mut self) {
         while self.view.work().unwrap().is_some() {

@@ -146,6 +146,60 @@ fn a_move_approves_nothing_by_default() {
 }
 
 #[test]
+fn nothing_is_shown_through_a_linked_folder() {
+    let folders = [
+        "Needs_Action",
+        "In_Progress",
+        "In_Progress/blue",
+        "Pending_Approval",
+        "Approved",
+        "Done",
+        "Rejected",
+    ];
+    for folder in folders {
+        let elsewhere = Elsewhere::new();
+        elsewhere.bring("claimed", State::InProgress);
+        let mut machine = Machine::new(&elsewhere);
+        let away = tempfile::tempdir().unwrap();
+        let (inside, outside) = (machine.path(folder), away.path().join("away"));
+        fs::rename(&inside, &outside).unwrap();
+        std::os::unix::fs::symlink(&outside, &inside).unwrap();
+        let names = || {
+            let mut names: Vec<_> =
+                fs::read_dir(&outside).unwrap().map(|entry| entry.unwrap().path()).collect();
+            names.extend(
+                fs::read_dir(outside.join("blue")).into_iter().flatten().map(|entry| entry.unwrap().path()),
+            );
+            names
+        };
+        let before = names();
+        // While a process maintains the folders.
+        for state in State::ALL {
+            elsewhere.bring(&state.as_str().to_lowercase(), state);
+        }
+        machine.hears_of("claimed");
+        machine.follow_once();
+        assert_eq!(names(), before, "{folder}");
+        let said = machine.told().join("\n");
+        assert!(said.contains("it is a symbolic link"), "{folder}: {said}");
+        // And when the next one starts.
+        let Machine { folder: keep, view, .. } = machine;
+        drop(view);
+        let options = ViewOptions {
+            folder: keep.path().to_owned(),
+            settle: Duration::ZERO,
+            durability: Durability::Fast,
+            now,
+            tell: Arc::new(|_| {}),
+        };
+        let refused =
+            tollgate_vault::view::FolderView::open(elsewhere.vault.clone(), options).map(drop).unwrap_err();
+        assert!(refused.to_string().contains("it is a symbolic link"), "{folder}: {refused}");
+        assert_eq!(names(), before, "{folder}");
+    }
+}
+
+#[test]
 fn an_edit_after_the_approval_makes_it_void() {
     let elsewhere = Elsewhere::new();
     elsewhere.bring("x", State::Approved);

@@ -8,6 +8,7 @@
 
 mod agent_log;
 mod answer;
+mod carrier;
 mod command;
 mod error;
 mod global_args;
@@ -52,8 +53,8 @@ fn main() -> ExitCode {
     if warden::is_called(std::env::args_os()) {
         return warden::run();
     }
-    if inside::is_carrier(std::env::args_os()) {
-        return inside::become_called();
+    if carrier::is_carrier(std::env::args_os()) {
+        return carrier::become_called();
     }
     completions::answer_a_shell(Arguments::command);
     let Arguments { global, command } = match Arguments::try_parse() {

@@ -22,8 +22,8 @@ use tollgate_run::{
 };
 
 use crate::answer::{Answer, Form, Said};
+use crate::carrier;
 use crate::error::CliError;
-use crate::inside;
 use crate::invocation::Invocation;
 use crate::output;
 use crate::prefixed::{self, Prefixed};
@@ -109,7 +109,7 @@ pub(crate) fn run(invocation: &Invocation, args: &RunArgs) -> Result<Answer, Cli
         return Ok(replace_this_process(&args.command));
     }
     let agent = claimant(invocation, args)?;
-    match supervisor::split(&|| inside::carrier(agent.as_ref())).map_err(CliError::RunFailed)? {
+    match supervisor::split(&|| carrier::carrier(agent.as_ref())).map_err(CliError::RunFailed)? {
         Side::Supervisor(supervisor) => supervise(invocation, args, supervisor),
         Side::Front(None) => {
             let what = words::RUN_KILLED.into();

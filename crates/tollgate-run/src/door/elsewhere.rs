@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use super::CarriedCall;
+use super::carried_call::CarriedCall;
 
 /// Never.
 pub fn call(_folder: &Path, _call: &CarriedCall) -> io::Result<u8> {

@@ -8,7 +8,7 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags};
 use rustix::net::RecvFlags;
 
-use super::CarriedCall;
+use super::carried_call::CarriedCall;
 use crate::descriptors;
 
 const SOCKET: &str = "door";

@@ -234,11 +234,7 @@ impl Disk {
 }
 
 /// Adds the verb and the first path to an error. If a folder of a path is a link, the fault names that one.
-fn in_vault<'a, T, const N: usize>(
-    answer: io::Result<T>,
-    doing: &'static str,
-    paths: [&'a Path; N],
-) -> Result<T> {
+fn in_vault<T, const N: usize>(answer: io::Result<T>, doing: &'static str, paths: [&Path; N]) -> Result<T> {
     match answer {
         Err(error) if private::is_link_error(&error) => {
             let link = paths.iter().filter_map(|path| path.parent()).find_map(linked);

@@ -15,7 +15,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::{Errno, retry_on_intr};
 
 /// The error for a symbolic link where there must be none.
@@ -206,26 +206,51 @@ fn remove_tree_in(parent: &OwnedFd, name: &OsStr) -> io::Result<()> {
     }
 }
 
+/// What is in a folder that nobody has listed by this descriptor.
 fn entries(folder: &OwnedFd) -> io::Result<Vec<(OsString, FileType)>> {
     let mut found = Vec::new();
-    for entry in retry_on_intr(|| Dir::read_from(folder))? {
-        let entry = entry?;
-        let name = OsStr::from_bytes(entry.file_name().to_bytes());
-        if name == "." || name == ".." {
-            continue;
-        }
-        let kind = match entry.file_type() {
+    each_entry(folder, |name, kind| {
+        let name = OsStr::from_bytes(name);
+        let kind = match kind {
+            _ if name == "." || name == ".." => return,
             // Some file systems do not say.
             FileType::Unknown => match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(stat) => FileType::from_raw_mode(stat.st_mode),
                 // Deleted in the meantime.
-                Err(_) => continue,
+                Err(_) => return,
             },
             known => known,
         };
         found.push((name.to_owned(), kind));
-    }
+    })?;
     Ok(found)
+}
+
+/// The kernel fills a buffer as large as that of the C library. Others rename files at the same time, such as a full file of the
+/// ledger, and between two calls a renamed file can be missed under both names. Most folders fit into one call.
+#[cfg(target_os = "linux")]
+fn each_entry(folder: &OwnedFd, mut each: impl FnMut(&[u8], FileType)) -> io::Result<()> {
+    let mut buffer = Vec::with_capacity(32 << 10);
+    let mut entries = rustix::fs::RawDir::new(folder, buffer.spare_capacity_mut());
+    while let Some(entry) = entries.next() {
+        match entry {
+            Ok(entry) => each(entry.file_name().to_bytes(), entry.file_type()),
+            Err(Errno::INTR) => {}
+            // The folder was deleted in the meantime.
+            Err(Errno::NOENT) => break,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn each_entry(folder: &OwnedFd, mut each: impl FnMut(&[u8], FileType)) -> io::Result<()> {
+    for entry in retry_on_intr(|| rustix::fs::Dir::read_from(folder))? {
+        let entry = entry?;
+        each(entry.file_name().to_bytes(), entry.file_type());
+    }
+    Ok(())
 }
 
 /// The folder of a path, open for calls that take a name in it, and that name.

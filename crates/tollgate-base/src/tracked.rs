@@ -207,6 +207,9 @@ fn changed(found: &Metadata) -> SystemTime {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     fn git(folder: &Path, arguments: &[&str]) {
@@ -324,6 +327,24 @@ mod tests {
         );
         assert_eq!(refused(&top.join("sub")), Some(top.join("sub/.tollgate/y")));
         assert_eq!(refused(keep.path()), None, "no repository");
+    }
+
+    #[test]
+    fn no_command_of_the_repository_is_run() {
+        let (_keep, top) = repository(&["a"]);
+        git(&top, &["update-index", "--index-version", "4"]);
+        let (hooks, ran) = (top.join("hooks"), top.join("ran"));
+        fs::create_dir(&hooks).unwrap();
+        let script = hooks.join("post-index-change");
+        fs::write(&script, format!("#!/bin/sh\ntouch {}\n", ran.display())).unwrap();
+        fs::set_permissions(&script, Permissions::from_mode(0o755)).unwrap();
+        git(&top, &["config", "core.hooksPath", hooks.to_str().unwrap()]);
+        git(&top, &["config", "core.fsmonitor", script.to_str().unwrap()]);
+        git(&top, &["ls-files"]);
+        assert!(ran.exists(), "git itself runs it");
+        fs::remove_file(&ran).unwrap();
+        assert_eq!(refused(&top), None);
+        assert!(!ran.exists());
     }
 
     #[test]

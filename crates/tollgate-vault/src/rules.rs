@@ -410,7 +410,7 @@ pub(crate) fn unclaimed(task: &Task, slot: &Slot, reason: Option<String>) -> Cla
 /// The approval is void: the text in `Approved` is not what was approved, or nobody approved it.
 pub(crate) fn reopen(task: &Task, terms: &Terms, at: Timestamp) -> Result<Step> {
     let (word, why) = match task.record.approval {
-        Some(_) => ("changed", "changed after it was approved"),
+        Some(_) => return void(task, "changed", "changed after it was approved", at),
         None if terms.approved(&task.record).is_some() => ("changed", NOT_AS_OFFERED),
         None => ("never approved", unapproved(task, terms)),
     };

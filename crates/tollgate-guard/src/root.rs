@@ -87,6 +87,8 @@ impl Root {
         let state_path = options.state.unwrap_or_else(|| path.join(STATE_FOLDER));
         state_folder::create(&path, &state_path)?;
         let below = |name: &str| Folder::of_state(&state_path.join(name));
+        // A write needs it later, when it has happened: a replaced file is moved there.
+        below("recovery")?;
         let max_size = settings.ledger.max_size.0;
         let mut protected = options.protected;
         protected.paths.extend(settings.guard.protected.iter().cloned());

@@ -60,7 +60,7 @@ const DECISIONS: [&str; 20] = [
     "for f in vault/.tollgate/vault/logs/*; do sed -i s/Pending_Approval/Approved/g $f; done; mv vault/Pending_Approval/rent.md vault/Approved/",
     "mv .tollgate .t; mv vault/Pending_Approval/rent.md vault/Approved/; mv .t .tollgate",
     "rm -rf .tollgate vault/.tollgate; mv vault/Pending_Approval/rent.md vault/Approved/",
-    "git add -f vault; git mv vault/Pending_Approval/rent.md vault/Approved/rent.md",
+    "git add -f vault/Pending_Approval; git mv vault/Pending_Approval/rent.md vault/Approved/rent.md",
     "install -D vault/Pending_Approval/rent.md vault/Approved/rent.md; unlink vault/Pending_Approval/rent.md",
     "tar c vault | (mkdir t; cd t; tar x); mv t/vault/Pending_Approval/rent.md t/vault/Approved/; cp -r t/vault .",
 ];

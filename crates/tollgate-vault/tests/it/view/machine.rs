@@ -207,11 +207,14 @@ impl Machine {
         self.finish();
     }
 
-    /// Looks at everything once. What cannot be done stays to be done.
+    /// Looks at everything once. What cannot be done stays to be done, and people are told why.
     pub(super) fn follow_once(&mut self) {
         self.view.hear(ViewNews::Store(Hint::Everything));
         self.view.hear(ViewNews::Folder(Hint::Everything));
-        self.view.work().unwrap();
+        if let Err(fault) = self.view.work() {
+            let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+            told.push(Notice::Stale { why: fault.to_string() });
+        }
     }
 
     /// Does what it has heard of.

@@ -86,6 +86,8 @@ impl Root {
         };
         state_folder::create(&path, &state_path)?;
         let below = |name: &str| Folder::of_state(&state_path.join(name));
+        // A missing part is reported now, and not when a file should go there.
+        below("recovery")?;
         let max_size = settings.ledger.max_size.0;
         let mut protected = options.protected;
         protected.paths.extend(settings.guard.protected.iter().cloned());

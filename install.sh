@@ -6,7 +6,7 @@
 #
 # The steps, each of which is printed:
 #   1. choose the archive for this system;
-#   2. download it, and the file SHA256SUMS of the same release, into a temporary folder;
+#   2. download it, and the file SHA256SUMS of the same release, into a temporary folder, over https only;
 #   3. compare its SHA-256 with that file, and stop if they differ;
 #   4. put the program `tollgate` into a folder of the user (~/.local/bin), replacing an older one in one step.
 # Nothing else is changed: no shell profile, no other folder, no service.
@@ -30,11 +30,21 @@ main() {
   done
   [ -n "$folder" ] || fail 'HOME is not set' 'give a folder with --to DIR'
   releases=${TOLLGATE_RELEASES:-https://github.com/$repository/releases}
+  # A folder of this machine, for releases that were downloaded before; otherwise only https, also after a redirect.
+  case $releases in
+    file://*) protocol='=file' ;;
+    *) protocol='=https' ;;
+  esac
+  case $releases in
+    file://* | https://*) ;;
+    *) fail "$releases does not begin with https://" 'use https, or download the release into a folder and use file://' ;;
+  esac
   case $releases in
     *@REPOSITORY@*) fail 'this copy of install.sh is not from a release' 'set TOLLGATE_RELEASES to the address of the releases' ;;
   esac
   [ -n "$target" ] || choose_target
   need tar
+  need curl
   if command -v sha256sum >/dev/null 2>&1; then
     sum=sha256sum
   elif command -v shasum >/dev/null 2>&1; then
@@ -61,7 +71,9 @@ main() {
   [ "$wanted" = "$found" ] || fail "the checksum of $archive is $found, and the release says $wanted" 'nothing was installed; try again, and report it if it happens again'
   say "verified: SHA-256 $found"
 
-  tar -xzf "$temporary/$archive" -C "$temporary" tollgate
+  # Only the bytes of a regular file come out here. A link in the archive has none, and is never followed.
+  tar -xzOf "$temporary/$archive" tollgate >"$temporary/tollgate" && [ -s "$temporary/tollgate" ] ||
+    fail "$archive does not contain the program tollgate as a regular file" 'nothing was installed; report it'
   mkdir -p "$folder" || fail "cannot make $folder" 'give another folder with --to DIR'
   new=$folder/.tollgate.new.$$
   # Renamed over the old one, so that an agent that starts tollgate now gets one or the other.
@@ -87,7 +99,7 @@ Usage: install.sh [--version VERSION] [--to DIR] [--target TARGET]
   --to DIR           the folder [default: TOLLGATE_BIN, else ~/.local/bin]
   --target TARGET    a target such as x86_64-unknown-linux-gnu [default: this system; on Linux musl]
 
-TOLLGATE_RELEASES: the address of the releases, for mirrors.
+TOLLGATE_RELEASES: the address of the releases, for mirrors: https://... or file:///...
 TEXT
 }
 
@@ -106,14 +118,8 @@ choose_target() {
 }
 
 download() {
-  if command -v curl >/dev/null 2>&1; then
-    curl --fail --silent --show-error --location --retry 3 --proto '=https,http,file' --output "$2" "$1" ||
-      fail "cannot download $1" 'check the version and the connection'
-  elif command -v wget >/dev/null 2>&1; then
-    wget --quiet --output-document "$2" "$1" || fail "cannot download $1" 'check the version and the connection'
-  else
-    fail 'neither curl nor wget is installed' 'install one of them'
-  fi
+  curl --fail --silent --show-error --location --max-redirs 5 --retry 3 --proto "$protocol" --proto-redir "$protocol" \
+    --output "$2" "$1" || fail "cannot download $1" 'check the version and the connection'
 }
 
 need() {

@@ -57,6 +57,17 @@ pub enum Fault {
         /// What is wrong in it.
         what: String,
     },
+    /// A line of the configuration is not TOML, or not a setting that tollgate knows. The sentence does not quote the line:
+    /// it may hold a password, and not only the user reads the sentence. `/health` shows it to everybody on the machine.
+    #[error("line {line} of `{}` is not TOML, or not a setting that tollgate knows", path.display())]
+    ConfigLine {
+        /// The configuration file.
+        path: PathBuf,
+        /// The line, counted from one.
+        line: usize,
+        /// The message of the parser, which quotes the line. Only for the user.
+        quoted: String,
+    },
     /// The configuration was written for a later tollgate.
     #[error("`{}` has version {found}, this tollgate knows {known}", path.display())]
     NewerConfig {
@@ -71,6 +82,12 @@ pub enum Fault {
     #[error("{what}")]
     Invalid {
         /// What is wrong with the input.
+        what: String,
+    },
+    /// The configuration names something that is used only if the user has agreed to it.
+    #[error("{what}")]
+    Untrusted {
+        /// What it names, and what was not done.
         what: String,
     },
     /// The named thing does not exist: a file, a turn, a recovery entry.
@@ -123,8 +140,9 @@ impl Fault {
             Self::Damaged { .. } => "STATE_DAMAGED",
             Self::Tracked { .. } => "STATE_TRACKED",
             Self::NewerFormat { .. } => "NEWER_FORMAT",
-            Self::Config { .. } | Self::NewerConfig { .. } => "CONFIG_INVALID",
+            Self::Config { .. } | Self::ConfigLine { .. } | Self::NewerConfig { .. } => "CONFIG_INVALID",
             Self::Invalid { .. } => "INVALID",
+            Self::Untrusted { .. } => "NOT_TRUSTED",
             Self::Missing { .. } => "NOT_FOUND",
             Self::Locked { .. } => "LOCKED",
             Self::Unreachable { .. } => "REMOTE_UNREACHABLE",
@@ -142,7 +160,10 @@ impl Fault {
             }
             Self::Damaged { .. } => "run `tollgate doctor` to see what can be fixed, and how",
             Self::NewerFormat { .. } | Self::NewerConfig { .. } => "install a newer tollgate",
-            Self::Config { .. } => "fix the file, then try again",
+            Self::Config { .. } | Self::ConfigLine { .. } => "fix the file, then try again",
+            Self::Untrusted { .. } => {
+                "read the configuration, then run `tollgate trust` in your own terminal, in that workspace"
+            }
             Self::Locked { .. } => {
                 "find the process that holds the lock with `fuser`, and end that process if it hangs"
             }

@@ -32,7 +32,7 @@ impl std::error::Error for LinkOnTheWay {}
 
 /// Whether an error of this module says that a path has a symbolic link.
 pub fn is_link_error(error: &io::Error) -> bool {
-    error.get_ref().and_then(|source| source.downcast_ref::<LinkOnTheWay>()).is_some()
+    matches!(error.get_ref(), Some(source) if source.is::<LinkOnTheWay>())
 }
 
 /// A path with no links in the part of it that exists. For the user's own folders, which may be behind links of theirs.

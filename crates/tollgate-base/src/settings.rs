@@ -289,8 +289,11 @@ impl Settings {
         struct OnlyVersion {
             version: Option<u32>,
         }
-        let invalid =
-            |error: toml::de::Error| Fault::Config { path: path.to_owned(), what: error.to_string() };
+        let invalid = |error: toml::de::Error| {
+            let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+            let line = 1 + before.matches('\n').count();
+            Fault::ConfigLine { path: path.to_owned(), line, quoted: error.to_string() }
+        };
         // The version first: with a later format, a message about an unknown key would be misleading.
         match toml::from_str::<OnlyVersion>(text).map_err(invalid)?.version {
             Some(found) if found > CONFIG_VERSION => {
@@ -365,6 +368,7 @@ mod tests {
             remote_timeout = "5s"
             follow = false
             view = true
+            approve_by_move = true
             [work]
             breaker = 7
             [agent.cloud]
@@ -407,6 +411,7 @@ mod tests {
             offline: (),
             follow: false,
             view: true,
+            approve_by_move: true,
         };
         assert_eq!(settings.vault, vault);
         assert_eq!(settings.work.breaker, 7);
@@ -446,8 +451,27 @@ mod tests {
             ("[agent.blue]\nallow = []", "allow"),
             ("[notify]\non = [\"lunch\"]", "lunch"),
         ] {
-            let error = parse(text).unwrap_err().to_string();
+            let error = match parse(text).unwrap_err() {
+                Fault::ConfigLine { quoted, .. } => quoted,
+                fault => fault.to_string(),
+            };
             assert!(error.contains(word), "{text:?} gave {error:?}");
+        }
+    }
+
+    #[test]
+    fn what_others_read_about_an_error_does_not_quote_the_settings() {
+        for text in [
+            "[vault]\n\nstore = \"etcd://a:s3cret@c:1/x\"",
+            "[vault]\n\ns3cret = 1",
+            "[vault]\n\nstore = \"s3cret\"",
+            "[vault]\n\nlease = \"s3cret",
+            "[vault]\n\ns3cret\n",
+            "[vault]\n\nstore = [\"s3cret\"]",
+        ] {
+            let fault = parse(text).unwrap_err();
+            let words = "line 3 of `config.toml` is not TOML, or not a setting that tollgate knows";
+            assert_eq!((fault.to_string().as_str(), fault.code()), (words, "CONFIG_INVALID"), "{text}");
         }
     }
 }

@@ -18,10 +18,8 @@ use std::time::{Duration, SystemTime};
 use bstr::ByteSlice;
 
 use crate::error::{At, Fault, Result};
-use crate::file::replace_file;
 use crate::private;
 use crate::program::run_with_input;
-use crate::settings::Durability;
 
 /// The folder of the state.
 const STATE: &str = ".tollgate";
@@ -89,8 +87,9 @@ pub fn refuse_tracked(folder: &Path) -> Result<()> {
     }
     let age = SystemTime::now().duration_since(changed(&found)).unwrap_or_default();
     if age > TICK && state.symlink_metadata().is_ok() {
-        // If it cannot be written, the next call checks again.
-        let _ = replace_file(&checked, &stamp, Durability::Fast);
+        // In place: half a stamp is that of no index, and a process that dies here leaves no other file. If it cannot be written, the
+        // next call checks again.
+        let _ = private::write(&checked, &stamp);
     }
     Ok(())
 }

@@ -50,6 +50,8 @@ pub struct VaultSettings {
     pub follow: bool,
     /// With an engine: whether the folders of this machine show its tasks.
     pub view: bool,
+    /// Whether a move from `Pending_Approval` to `Approved` by hand approves the text that was offered there.
+    pub approve_by_move: bool,
 }
 
 /// Whose vault a git worktree uses: `main`, `own`, or a path.
@@ -120,6 +122,8 @@ impl Default for VaultSettings {
             offline: (),
             follow: true,
             view: false,
+            // A program that an agent starts can move a file as a person can.
+            approve_by_move: false,
         }
     }
 }

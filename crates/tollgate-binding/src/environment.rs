@@ -8,12 +8,13 @@ use std::path::{Path, PathBuf};
 
 use tollgate::error::{Fault, Result};
 use tollgate::fence::{ClaimFence, WriteFence};
+use tollgate::git_config;
 use tollgate::name::Agent;
 use tollgate::protected::Protected;
 use tollgate::settings::StoreChoice;
 use tollgate::tasks::{StoreLogin, TaskOptions, VaultHome, workspace_id};
 use tollgate::trust::Agreements;
-use tollgate::workspace::{Options, Workspace};
+use tollgate::workspace::{Options, STATE_FOLDER, Workspace};
 use tollgate_base::private;
 
 /// The files that enable or disable the hooks of agent programs, as ends of paths. A test of the command line compares them
@@ -64,10 +65,19 @@ pub(crate) fn options(root: &Path) -> Result<Options> {
     refuse_strangers(root)?;
     let own = [state(), config(), folder("XDG_RUNTIME_DIR").map(own)].into_iter().flatten();
     let in_memory = ["/dev/shm", "/tmp"].map(|folder| Path::new(folder).join(format!("tollgate-{}", uid())));
-    let paths = own.map(|folder| folder.join("tollgate")).chain(in_memory).collect();
+    let named = text("GIT_CONFIG_GLOBAL").map(PathBuf::from);
+    let of_git = git_config::of_user(folder("HOME").as_deref(), config().as_deref(), named);
+    let paths = own.map(|folder| folder.join("tollgate")).chain(in_memory).chain(of_git).collect();
     let anywhere = SWITCHES.lines().map(PathBuf::from).collect();
     let protected = Protected { paths, anywhere, ..Protected::default() };
-    Ok(Options { ledger_head: ledger_head(root)?, protected, ..Options::default() })
+    Ok(Options { ledger_head: ledger_head(root)?, protected, state: inner_state(root), ..Options::default() })
+}
+
+/// The folder for state in the view of `tollgate run`, where that of the workspace cannot be written.
+fn inner_state(root: &Path) -> Option<PathBuf> {
+    let found = rustix::fs::statvfs(root.join(STATE_FOLDER)).ok()?;
+    let is_closed = found.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY);
+    folder("TOLLGATE_RUN_FOLDER").filter(|_| is_closed).map(|run| run.join("inner"))
 }
 
 fn refuse_strangers(root: &Path) -> Result<()> {
@@ -94,18 +104,16 @@ pub(crate) fn task_options(home: &VaultHome) -> Result<TaskOptions> {
         ledger_head: ledger_head(&home.root)?,
         login: login(home)?,
         passfile: text("PGPASSFILE").map(PathBuf::from).or_else(|| Some(folder("HOME")?.join(".pgpass"))),
+        agreements: Some(agreements()),
     })
 }
 
-/// The login for an engine. The configuration may come from somebody else, so the user must have agreed to its address.
+/// The login for an engine.
 fn login(home: &VaultHome) -> Result<Option<StoreLogin>> {
-    let StoreChoice::Engine(url) = home.settings.vault.chosen_store() else { return Ok(None) };
+    let StoreChoice::Engine(_) = home.settings.vault.chosen_store() else { return Ok(None) };
     let word = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
     match (word("TOLLGATE_STORE_USER"), word("TOLLGATE_STORE_PASSWORD")) {
         (None, None) => Ok(None),
-        (Some(_), Some(_)) if !agreements().trusts_engine(url) => Err(Fault::invalid(format!(
-            "your password for engines is not sent to `{url}`: read the configuration, then run `tollgate trust`"
-        ))),
         (Some(user), Some(password)) => Ok(Some(StoreLogin { user, password })),
         _ => Err(Fault::invalid(
             "set both `TOLLGATE_STORE_USER` and `TOLLGATE_STORE_PASSWORD`, or none of them",

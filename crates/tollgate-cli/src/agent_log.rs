@@ -10,11 +10,13 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use rustix::fs::{Mode, OFlags};
+use tollgate::error::Fault;
 use tollgate::ledger::Entry;
 use tollgate::name::Agent;
 use tollgate::workspace::Workspace;
 use tollgate_base::private;
 
+use crate::trust::{LogFolder, TrustStore};
 use crate::words;
 
 /// The logs of a workspace's agents.
@@ -29,20 +31,27 @@ pub(crate) struct AgentLogs {
 }
 
 impl AgentLogs {
-    pub(crate) fn new(user_state: Option<PathBuf>, workspace: &Workspace) -> Self {
+    /// The logs; and the folder that the configuration names for them, if the user has not agreed to it. Then they are where
+    /// they are by default: a clone must not create and rename files anywhere.
+    pub(crate) fn new(
+        user_state: Option<PathBuf>,
+        trust: &TrustStore,
+        workspace: &Workspace,
+    ) -> Result<(Self, Option<PathBuf>), Fault> {
         let settings = &workspace.settings().log;
-        let folder = match &settings.dir {
-            // The user may have links on the way to a folder that they name. Below the workspace, a repository may.
-            Some(dir) if dir.is_absolute() => Some(private::without_links(dir)),
-            Some(dir) => Some(workspace.path().join(dir)),
-            None => user_state.map(|state| state.join("log")),
+        let default = || user_state.map(|state| state.join("log"));
+        let (folder, untrusted) = match trust.log_folder(workspace.path(), settings.dir.as_deref())? {
+            LogFolder::Default => (default(), None),
+            LogFolder::At(folder) => (Some(folder), None),
+            LogFolder::Untrusted(folder) => (default(), Some(folder)),
         };
-        Self {
+        let logs = Self {
             folder,
             workspace: workspace.path().to_owned(),
             max_size: settings.max_size.0,
             keep: settings.keep,
-        }
+        };
+        Ok((logs, untrusted))
     }
 
     /// The path of an agent's log.

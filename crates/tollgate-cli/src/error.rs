@@ -134,6 +134,15 @@ pub(crate) enum UsageError {
         host: &'static str,
         what: String,
     },
+    /// A command under another name than that of the agent for which it runs.
+    OtherName {
+        own: Agent,
+        given: Agent,
+    },
+    /// A command that works outside of runs only.
+    NotInRun,
+    /// The process in front of this run cannot be reached.
+    NoDoor(String),
     HookFailed(&'static str),
     HookTooSlow(Duration),
 }
@@ -143,6 +152,8 @@ pub(crate) enum UsageError {
 pub(crate) enum NoPerson {
     /// This agent runs the command, or is named in it.
     Agent(String),
+    /// A command of `tollgate run` runs the command.
+    InRun,
     /// Standard input or standard error is not a terminal.
     NoTerminal,
 }
@@ -152,6 +163,7 @@ impl NoPerson {
     pub(crate) fn word(&self) -> &'static str {
         match self {
             Self::Agent(_) => "agent",
+            Self::InRun => "in_run",
             Self::NoTerminal => "no_terminal",
         }
     }
@@ -186,7 +198,7 @@ impl CliError {
         match self {
             // `head` closes its input when it has enough lines. That is not a failure.
             Self::Hangup => 0,
-            Self::Usage(_) | Self::Fault(Fault::Invalid { .. }) => 2,
+            Self::Usage(_) | Self::Fault(Fault::Invalid { .. } | Fault::Untrusted { .. }) => 2,
             Self::Fault(_) | Self::Stdout(_) => 3,
             Self::RunFailed(_) => 125,
             Self::WithHint(error, _) => error.exit_code(),

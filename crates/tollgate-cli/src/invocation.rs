@@ -3,6 +3,9 @@
 //! Three things are outside the workspace: the folder for turns, the last known head of the ledger, and the tokens of agents.
 //! This file knows where they are. All are kept per workspace, under its id.
 
+mod in_run;
+mod turns;
+
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -11,16 +14,16 @@ use jiff::Timestamp;
 use tollgate::error::Fault;
 use tollgate::fence::{ClaimFence, WriteFence};
 use tollgate::gate::Gate;
+use tollgate::git_config;
 use tollgate::ledger::Ledger;
 use tollgate::name::{Agent, TurnId};
 use tollgate::protected::Protected;
-use tollgate::settings::{LedgerSettings, Settings};
-use tollgate::shared_turn::{Leaves, SharedTurn, SharedTurns};
+use tollgate::settings::{LedgerSettings, Settings, Unread};
+use tollgate::shared_turn::Leaves;
 use tollgate::tasks::{StoreLogin, open_workspace, workspace_id};
 use tollgate::turn::{Session, Turn, TurnState};
 use tollgate::vault::claim::ClaimId;
 use tollgate::workspace::{Options, STATE_FOLDER, Workspace, has_state, read_settings};
-use tollgate_run::{LEVEL_VARIABLE, RunLevel};
 use tollgate_server::tokens::TokenFile;
 
 use crate::answer::Form;
@@ -30,7 +33,7 @@ use crate::host;
 use crate::root::{self, FoundBy};
 use crate::surroundings::{ExportVariables, Surroundings};
 use crate::trust::TrustStore;
-use crate::turn_place::{TurnPlace, turn_folders_without_runtime, turn_place_in_workspace, turn_places};
+use crate::turn_place::turn_folders_without_runtime;
 use crate::words::{self, Viewpoint};
 
 /// The arguments and the environment of this call.
@@ -198,11 +201,18 @@ impl Invocation {
             return Err(Fault::Invalid { what: words::home_is_not_set_up(&root) });
         }
         self.refuse_stranger(&root)?;
+        let state = self.inner_state();
+        let settings = match settings {
+            None if state.is_some() => Some(read_settings(&root.join(STATE_FOLDER).join("config.toml"))?),
+            settings => settings,
+        };
         let options = Options {
-            settings,
+            // The run judges what the command may overwrite.
+            settings: settings
+                .map(|settings| if state.is_some() { judged_later(settings) } else { settings }),
+            state,
             ledger_head: self.ledger_head(&root)?,
             protected: self.protected(),
-            in_view: Surroundings::says(LEVEL_VARIABLE, RunLevel::Transaction.word()),
             ..Options::default()
         };
         let workspace = open_workspace(&root, agent, options)?;
@@ -223,11 +233,14 @@ impl Invocation {
         self.created.get().map(PathBuf::as_path)
     }
 
-    /// What agents must not change here: the switches of agent programs, and the user's own folders for tollgate.
+    /// What agents must not change here: the switches of agent programs, the user's own folders for tollgate, and what git reads
+    /// in the user's home.
     fn protected(&self) -> Protected {
         let Surroundings { state, config, runtime, uid, .. } = &self.surroundings;
         let own = [state, config, runtime].into_iter().flatten().map(|folder| folder.join("tollgate"));
-        let paths = own.chain(turn_folders_without_runtime(*uid)).collect();
+        let named = Surroundings::folder_in("GIT_CONFIG_GLOBAL");
+        let of_git = git_config::of_user(Surroundings::home().as_deref(), config.as_deref(), named);
+        let paths = own.chain(turn_folders_without_runtime(*uid)).chain(of_git).collect();
         Protected { paths, anywhere: host::switches(), ..Protected::default() }
     }
 
@@ -243,6 +256,10 @@ impl Invocation {
 
     fn fenced(&self, workspace: Workspace) -> Result<Gate, Fault> {
         let gate = Gate::new(workspace);
+        // The run asks when it commits what is changed in its view.
+        if self.inner_state().is_some() {
+            return Ok(gate);
+        }
         Ok(match self.fence(gate.workspace())? {
             Some(fence) => gate.fenced(fence),
             None => gate,
@@ -419,7 +436,7 @@ impl Invocation {
 
     /// The turn of this command: the given one, else a new one for this command alone.
     pub(crate) fn turn(&self, gate: &Gate) -> Result<Box<dyn TurnState>, CliError> {
-        if self.turn_id()?.is_some() {
+        if self.turn_id()?.is_some() && self.inner_state().is_none() {
             return Ok(Box::new(self.shared_turn()?.1));
         }
         let agent = self.agent()?;
@@ -430,85 +447,10 @@ impl Invocation {
     /// What this agent knew in earlier turns and commands, if the settings ask for it.
     pub(crate) fn session(&self, gate: &Gate, agent: &Agent) -> Result<Session, Fault> {
         match gate.workspace().settings().guard.unread.into() {
+            _ if self.inner_state().is_some() => Ok(Session::default()),
             Leaves::Known => self.new_turns()?.session(agent),
             Leaves::Nothing => Ok(Session::default()),
         }
-    }
-
-    /// The given turn, and the folder with all turns.
-    pub(crate) fn shared_turn(&self) -> Result<(SharedTurns, SharedTurn), CliError> {
-        let Some(id) = self.turn_id()? else { return Err(UsageError::NoTurn.into()) };
-        let mut why_not = Fault::Missing { what: format!("the turn `{id}`") };
-        for place in self.existing_turn_places()? {
-            // A folder that cannot be used is an error only if no other has the turn: another user may have created it.
-            let found = place.open().and_then(|turns| turns.open(&id).map(|turn| (turns, turn)));
-            match (found, &self.global.agent) {
-                (Ok((_, turn)), Some(agent)) if agent != turn.agent() => {
-                    let (turn, owner) = (turn.id().clone(), turn.agent().clone());
-                    return Err(UsageError::TurnOfAnother { turn, owner, agent: agent.clone() }.into());
-                }
-                (Ok(found), _) => return Ok(found),
-                (Err(Fault::Missing { .. }), _) => {}
-                (Err(fault), _) => why_not = fault,
-            }
-        }
-        Err(why_not.into())
-    }
-
-    /// All existing folders with turns.
-    pub(crate) fn existing_turns(&self) -> Result<Vec<SharedTurns>, Fault> {
-        self.existing_turn_places()?.iter().map(TurnPlace::open).collect()
-    }
-
-    /// All existing places, not only the best: a turn may have begun when there was no runtime folder.
-    fn existing_turn_places(&self) -> Result<Vec<TurnPlace>, Fault> {
-        let mut places = self.turn_places()?;
-        places.retain(TurnPlace::exists);
-        Ok(places)
-    }
-
-    /// The folder for new turns: the first place that can be used.
-    pub(crate) fn new_turns(&self) -> Result<SharedTurns, Fault> {
-        self.first_turns(|_| true)
-    }
-
-    /// The folder for new turns of agents whose commands look into it, perhaps in a sandbox.
-    pub(crate) fn new_turns_for_runs(&self) -> Result<SharedTurns, Fault> {
-        self.first_turns(TurnPlace::is_seen_in_sandboxes)
-    }
-
-    /// The folder in the workspace for what commands tell the hooks.
-    pub(crate) fn run_folder(&self) -> Result<PathBuf, Fault> {
-        let place = turn_place_in_workspace(&self.root()?.0, self.surroundings.uid);
-        Ok(place.open()?.folder().join("records"))
-    }
-
-    fn first_turns(&self, fits: impl Fn(&TurnPlace) -> bool) -> Result<SharedTurns, Fault> {
-        let mut refused = Fault::Invalid { what: "there is no folder for turns".into() };
-        for place in self.turn_places()?.into_iter().filter(fits) {
-            match place.open() {
-                Ok(turns) => return Ok(turns),
-                Err(fault) => refused = fault,
-            }
-        }
-        Err(refused)
-    }
-
-    /// The folders outside of workspaces that hold the turns of all workspaces, each in a folder of its own.
-    pub(crate) fn folders_of_turns(&self) -> Vec<PathBuf> {
-        let runtime = self.surroundings.runtime.as_ref().map(|folder| folder.join("tollgate"));
-        runtime.into_iter().chain(turn_folders_without_runtime(self.surroundings.uid)).collect()
-    }
-
-    /// The same, and the folder in this workspace.
-    pub(crate) fn all_folders_of_turns(&self) -> Vec<PathBuf> {
-        let here =
-            self.root().ok().map(|(root, _)| turn_place_in_workspace(&root, self.surroundings.uid).folder());
-        self.folders_of_turns().into_iter().chain(here).collect()
-    }
-
-    fn turn_places(&self) -> Result<Vec<TurnPlace>, Fault> {
-        turn_places(&self.root()?.0, self.surroundings.uid, self.surroundings.runtime.as_deref())
     }
 }
 
@@ -517,6 +459,12 @@ where
     T: std::str::FromStr<Err = Fault>,
 {
     value.to_string_lossy().parse().map_err(|why| UsageError::BadVariable { name, why }.into())
+}
+
+/// Settings for files in the view of a run, whose commit compares them with what the agent knows.
+fn judged_later(mut settings: Settings) -> Settings {
+    settings.guard.unread = Unread::Allow;
+    settings
 }
 
 /// A user's name as the name of an agent; `None` if no valid character is left.

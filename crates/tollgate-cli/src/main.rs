@@ -8,11 +8,13 @@
 
 mod agent_log;
 mod answer;
+mod carrier;
 mod command;
 mod error;
 mod global_args;
 mod hook;
 mod host;
+mod inside;
 mod invocation;
 mod ledger_watch;
 mod output;
@@ -37,6 +39,7 @@ use clap::{CommandFactory, Parser};
 
 use answer::Form;
 use command::{Arguments, completions, hook as hook_command, launch, warden};
+use inside::Passage;
 use invocation::Invocation;
 use surroundings::Surroundings;
 
@@ -50,13 +53,20 @@ fn main() -> ExitCode {
     if warden::is_called(std::env::args_os()) {
         return warden::run();
     }
+    if carrier::is_carrier(std::env::args_os()) {
+        return carrier::become_called();
+    }
     completions::answer_a_shell(Arguments::command);
     let Arguments { global, command } = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => return output::print_parse_error(error, std::env::args_os()),
     };
     let invocation = Invocation::new(Surroundings::look(), global);
-    let answer = command.run(&invocation);
+    let answer = match inside::pass(&invocation, &command) {
+        Ok(Passage::Carried(code)) => return code,
+        Ok(Passage::Here) => command.run(&invocation),
+        Err(error) => Err(error),
+    };
     if let Some(root) = invocation.created() {
         output::tell(&words::created_state(root));
     }

@@ -1,7 +1,8 @@
 //! The person at this terminal: reads a text, then types the answer.
 //!
 //! What only people may decide is decided here or on the dashboard. A [`Person`] exists only if standard input and standard
-//! error are terminals and no agent runs this process, so a pipe, an option or an environment variable cannot decide.
+//! error are terminals and neither an agent nor a command of a run has started this process, so a pipe, an option or an
+//! environment variable cannot decide. In a run the kernel says so, whatever the command does to its environment.
 
 use std::io::{self, BufRead, IsTerminal};
 
@@ -17,6 +18,9 @@ pub(crate) struct Person(());
 impl Person {
     /// The person at this terminal, or why there is none.
     pub(crate) fn here(invocation: &Invocation) -> Result<Self, NoPerson> {
+        if invocation.is_for_a_run() {
+            return Err(NoPerson::InRun);
+        }
         let named = invocation.named_agent().map(|agent| agent.as_str().to_owned());
         if let Some(agent) = named.or_else(|| invocation.inside_an_agent()) {
             return Err(NoPerson::Agent(agent));

@@ -6,6 +6,8 @@ use std::io;
 use std::path::PathBuf;
 
 use tollgate_base::private;
+use tollgate_run::RunLevel;
+use tollgate_run::door::FOLDER_VARIABLE;
 
 /// The environment of the process, unchecked.
 #[derive(Debug)]
@@ -51,7 +53,17 @@ pub(crate) struct Surroundings {
     pub(crate) state: Option<PathBuf>,
     /// The user's folder for configuration: `XDG_CONFIG_HOME`, else `~/.config`.
     pub(crate) config: Option<PathBuf>,
+    /// The level of the run in which this process is.
+    pub(crate) run: Option<RunLevel>,
+    /// The folder of that run.
+    pub(crate) run_folder: Option<PathBuf>,
+    /// The agent of the run for which this process carries out a call; empty if a person started the run.
+    pub(crate) carried: Option<OsString>,
 }
+
+/// The variable that tells a process that it carries out a call of a command of a run, and the agent of that run. Empty: a person
+/// started the run.
+pub(crate) const CARRIED: &str = "TOLLGATE_CARRIED";
 
 /// How an endpoint of an export is reached.
 #[derive(Debug)]
@@ -80,9 +92,9 @@ impl Surroundings {
         env::var_os(variable).is_some_and(|value| !value.is_empty())
     }
 
-    /// Whether this variable has this value.
-    pub(crate) fn says(variable: &str, value: &str) -> bool {
-        env::var_os(variable).is_some_and(|found| found == value)
+    /// Whether there is this variable, empty or not.
+    pub(crate) fn is_set(variable: &str) -> bool {
+        env::var_os(variable).is_some()
     }
 
     /// The path of this program, for a command that runs later and perhaps elsewhere.
@@ -164,6 +176,9 @@ impl Surroundings {
             state: folder("XDG_STATE_HOME")
                 .or_else(|| folder("HOME").map(|home| home.join(".local").join("state")))
                 .map(own),
+            run: tollgate_run::level_here(),
+            run_folder: folder(FOLDER_VARIABLE),
+            carried: env::var_os(CARRIED),
             config: folder("XDG_CONFIG_HOME")
                 .or_else(|| folder("HOME").map(|home| home.join(".config")))
                 .map(own),

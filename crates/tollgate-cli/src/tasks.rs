@@ -108,7 +108,10 @@ impl Invocation {
     /// The vault of an open workspace, if it has one.
     pub(crate) fn tasks_of(&self, workspace: &Workspace) -> Result<Option<LoggedVault>> {
         let home = VaultHome::of(workspace.path(), workspace.settings())?.root;
-        let logs = AgentLogs::new(self.user_state(), workspace);
+        let (logs, untrusted) = AgentLogs::new(self.user_state(), &self.trust(), workspace)?;
+        if let Some(folder) = untrusted {
+            output::tell(&words::untrusted_log(&folder));
+        }
         let observer = logs.clone();
         let observer: Observer = Arc::new(move |entry| observer.event(entry));
         let options = TaskOptions { observer: Some(observer), ..self.task_options(&home)? };
@@ -126,19 +129,13 @@ impl Invocation {
             ledger_head: self.ledger_head(home)?,
             login: self.login_for(home)?,
             passfile: self.passfile(),
+            agreements: Some(self.trust().agreements()),
         })
     }
 
-    /// The login for the engine that the configuration names. The configuration may come from somebody else, so the user must
-    /// have agreed to the address.
+    /// The login for the engine that the configuration names, if it names one.
     fn login_for(&self, home: &Path) -> Result<Option<StoreLogin>> {
-        let Some(url) = Configured::read(home)?.engine else { return Ok(None) };
-        match self.store_login()? {
-            Some(_) if !self.trust().trusts_engine(&url) => {
-                Err(Fault::Invalid { what: words::untrusted_engine(&url) })
-            }
-            login => Ok(login),
-        }
+        if Configured::read(home)?.engine.is_some() { self.store_login() } else { Ok(None) }
     }
 
     /// The tasks in another store, opened with the settings of this workspace. Its vault is made if it is missing. It gets a
@@ -149,6 +146,7 @@ impl Invocation {
             own_ssh: !self.plain_ssh(),
             login: if matches!(choice, StoreChoice::Engine(_)) { self.copy_login()? } else { None },
             passfile: self.passfile(),
+            agreements: Some(self.trust().agreements()),
             ..TaskOptions::default()
         };
         tasks::open_in(&self.workspace()?, choice, options)

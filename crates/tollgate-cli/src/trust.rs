@@ -1,9 +1,11 @@
-//! What the user trusts in workspaces: the commands in a configuration, and the state of another user.
+//! What the user trusts in workspaces: the commands in a configuration, the addresses and folders that it names, and the state
+//! of another user.
 //!
 //! A configuration comes with a cloned or synchronised folder, so its commands run only after the user has agreed to exactly
-//! these bytes. State that another user owns is ignored unless the user has agreed to it. A password goes only to an engine
-//! whose address the user has chosen or agreed to. The agreements are kept in the user's own state folder: one file per
-//! workspace and per engine, named after the hash of its path or address.
+//! these bytes. State that another user owns is ignored unless the user has agreed to it. A credential goes only to an engine
+//! whose address the user has chosen or agreed to. A vault or a log outside the workspace is used only if the user has chosen
+//! that folder for this workspace, or has agreed to it. The agreements are kept in the user's own state folder: one file per
+//! workspace, engine and folder, named after the hash of its path or address.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +15,8 @@ use std::path::{Path, PathBuf};
 use tollgate::digest::Digest;
 use tollgate::error::Fault;
 use tollgate::settings::{HookSettings, NotifySettings, Settings, StoreChoice};
-use tollgate::trust::Agreements;
+use tollgate::tasks::named_outside;
+use tollgate::trust::{Agreements, outside, resolved};
 use tollgate::workspace::{STATE_FOLDER, read_settings};
 use tollgate_base::private;
 
@@ -42,6 +45,35 @@ pub(crate) struct Configured {
     pub(crate) notify: NotifySettings,
     /// The address of the engine that it names, if any.
     pub(crate) engine: Option<String>,
+    /// The folders outside the workspace that it names, or that links in the workspace lead to.
+    pub(crate) outside: Vec<OutsideFolder>,
+}
+
+/// A folder outside a workspace.
+#[derive(Debug, Clone)]
+pub(crate) struct OutsideFolder {
+    pub(crate) holds: Holds,
+    pub(crate) path: PathBuf,
+}
+
+/// What is in a folder outside a workspace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Holds {
+    /// The tasks.
+    Vault,
+    /// The logs of agents.
+    Logs,
+}
+
+/// Where the logs of agents are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum LogFolder {
+    /// In the user's own state folder.
+    Default,
+    /// Here.
+    At(PathBuf),
+    /// The workspace names this folder outside of it, and the user has not agreed to that.
+    Untrusted(PathBuf),
 }
 
 /// The formatter for a file.
@@ -80,7 +112,19 @@ impl Configured {
             StoreChoice::Engine(url) => Some(url.clone()),
             StoreChoice::Folder | StoreChoice::Git => None,
         };
-        Ok(Self { path, bytes, commands: settings.hooks.formatters, notify: settings.notify, engine })
+        // A vault that another workspace names is for that one to agree to.
+        let vault = named_outside(root, &settings).ok().flatten().filter(|(names, _)| names == root);
+        let logs = settings.log.dir.as_deref().and_then(|dir| outside(root, dir));
+        let vault = vault.map(|(_, path)| OutsideFolder { holds: Holds::Vault, path });
+        let logs = logs.map(|path| OutsideFolder { holds: Holds::Logs, path });
+        Ok(Self {
+            path,
+            bytes,
+            commands: settings.hooks.formatters,
+            notify: settings.notify,
+            engine,
+            outside: vault.into_iter().chain(logs).collect(),
+        })
     }
 
     pub(crate) fn digest(&self) -> Digest {
@@ -107,12 +151,41 @@ impl TrustStore {
         let owner = self.agreements.foreign_owner(root).map(|uid| uid.to_string()).unwrap_or_default();
         let text = format!("{}\n{owner}\n{}\n", configured.digest(), root.to_string_lossy());
         replace_file(&record, text.as_bytes(), FileAccess::Private)?;
+        configured.outside.iter().try_for_each(|folder| self.agree_to_folder(root, &folder.path))?;
         configured.engine.as_ref().map_or(Ok(()), |url| self.agree_to_engine(url))
     }
 
-    /// Whether the user has chosen this engine, or has agreed to it, so that it may get a password.
-    pub(crate) fn trusts_engine(&self, url: &str) -> bool {
-        self.agreements.trusts_engine(url)
+    /// What the user has agreed to, for the library.
+    pub(crate) fn agreements(&self) -> Agreements {
+        self.agreements.clone()
+    }
+
+    /// Whether the user has chosen this folder outside the workspace, or has agreed to it.
+    pub(crate) fn trusts_folder(&self, root: &Path, folder: &Path) -> bool {
+        self.agreements.trusts_folder(root, folder)
+    }
+
+    /// Remembers that the user has chosen this folder outside the workspace.
+    pub(crate) fn agree_to_folder(&self, root: &Path, folder: &Path) -> Result<(), Fault> {
+        self.agreements.folder_record(root, folder).map_or(Ok(()), |record| {
+            let text = format!("{}\n{}\n", root.to_string_lossy(), folder.to_string_lossy());
+            replace_file(&record, text.as_bytes(), FileAccess::Private)
+        })
+    }
+
+    /// Where the logs of agents are: by the user's own configuration, otherwise by that of the workspace.
+    pub(crate) fn log_folder(&self, root: &Path, named: Option<&Path>) -> Result<LogFolder, Fault> {
+        if let Some(config) = &self.own_config
+            && let Some(own) = read_settings(config)?.log.dir
+        {
+            return Ok(LogFolder::At(root.join(own)));
+        }
+        let Some(named) = named else { return Ok(LogFolder::Default) };
+        Ok(match outside(root, named) {
+            Some(folder) if !self.trusts_folder(root, &folder) => LogFolder::Untrusted(folder),
+            // Where it leads now, so that a link that is changed later leads nowhere else.
+            _ => LogFolder::At(resolved(&root.join(named))),
+        })
     }
 
     /// Remembers that the user has chosen this engine.
@@ -125,11 +198,13 @@ impl TrustStore {
 
     /// Forgets all agreements about this workspace. Whether there was one.
     pub(crate) fn forget(&self, root: &Path) -> Result<bool, Fault> {
-        if let Some(engine) =
-            Configured::read(root)?.engine.and_then(|url| self.agreements.engine_record(&url))
-        {
+        let configured = Configured::read(root)?;
+        let engine = configured.engine.and_then(|url| self.agreements.engine_record(&url));
+        let folders = configured.outside.iter();
+        let folders = folders.filter_map(|folder| self.agreements.folder_record(root, &folder.path));
+        for record in folders.chain(engine) {
             // It may not be there.
-            let _ = private::remove_file(&engine);
+            let _ = private::remove_file(&record);
         }
         let Some(record) = self.agreements.record(root) else { return Ok(false) };
         match private::remove_file(&record) {

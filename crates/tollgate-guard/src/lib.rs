@@ -18,6 +18,7 @@ pub mod fence;
 mod file_state;
 pub mod folder;
 pub mod gate;
+pub mod git_config;
 pub mod guard;
 mod heal;
 mod lost_claim;

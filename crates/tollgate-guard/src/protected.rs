@@ -82,6 +82,14 @@ impl Protected {
         self.anywhere.iter().filter_map(below)
     }
 
+    /// Whether a command may change this folder, which is in the root, without a guard: nothing that agents must not change can be
+    /// in it. A name that is protected in every folder counts if the folder is part of it: `.claude`, but not `build`.
+    pub(crate) fn may_pass(&self, root: &Path, folder: &Path) -> bool {
+        let mut listed = self.paths.iter().chain(&self.fixed).chain(&self.only_new);
+        let holds_listed = listed.any(|path| path.starts_with(folder));
+        !holds_listed && !self.covers(root, folder) && self.names_below(folder).next().is_none()
+    }
+
     /// The protected paths below this folder that exist: those that do not depend on a name in every folder.
     pub(crate) fn within(&self, root: &Path, folder: &Path) -> Vec<PathBuf> {
         let without_star = |end: &PathBuf| match end.ends_with(ANY) {

@@ -40,8 +40,9 @@ pub struct Options {
     pub protected: Protected,
     /// Settings to use instead of those in the configuration file.
     pub settings: Option<Settings>,
-    /// The files are in the private view of a run, which commits them when it ends.
-    pub in_view: bool,
+    /// A folder for the state instead of `.tollgate/`: of a process in the private view of a run, which commits the files
+    /// when it ends. There, the state of the workspace cannot be written.
+    pub state: Option<PathBuf>,
 }
 
 impl Default for Options {
@@ -52,7 +53,7 @@ impl Default for Options {
             ledger_head: None,
             protected: Protected::default(),
             settings: None,
-            in_view: false,
+            state: None,
         }
     }
 }
@@ -60,6 +61,7 @@ impl Default for Options {
 /// The root of a workspace. A [`Workspace`](crate::workspace::Workspace) shares it.
 pub struct Root {
     path: PathBuf,
+    state: PathBuf,
     /// The workspace.
     pub(crate) folder: Folder,
     pub(crate) stage: Folder,
@@ -70,7 +72,6 @@ pub struct Root {
     protected: Protected,
     clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     awaiting_check: Mutex<Vec<StageName>>,
-    pub(crate) in_view: bool,
 }
 
 impl Root {
@@ -78,15 +79,15 @@ impl Root {
     pub(crate) fn open(folder: &Path, options: Options) -> Result<Self> {
         let path = fs::canonicalize(folder).at("open the workspace", folder)?;
         let folder = Folder::open(&path)?;
-        let state_path = path.join(STATE_FOLDER);
         refuse_tracked(&path)?;
         let settings = match options.settings {
             Some(settings) => settings,
-            None => read_settings(&state_path.join("config.toml"))?,
+            None => read_settings(&path.join(STATE_FOLDER).join("config.toml"))?,
         };
+        let state_path = options.state.unwrap_or_else(|| path.join(STATE_FOLDER));
         state_folder::create(&path, &state_path)?;
         let below = |name: &str| Folder::of_state(&state_path.join(name));
-        // A missing part is reported now, and not when a file should go there.
+        // A write needs it later, when it has happened: a replaced file is moved there.
         below("recovery")?;
         let max_size = settings.ledger.max_size.0;
         let mut protected = options.protected;
@@ -99,11 +100,11 @@ impl Root {
             stripes: Stripes { folder: state_path.join("locks") },
             ledger: Ledger::new(&state_path, &state_path.join("locks/ledger"), max_size, options.ledger_head),
             path,
+            state: state_path,
             settings,
             protected,
             clock: options.clock,
             awaiting_check: Mutex::default(),
-            in_view: options.in_view,
         })
     }
 
@@ -114,7 +115,7 @@ impl Root {
 
     /// The folder of the state.
     pub fn state_path(&self) -> PathBuf {
-        self.path.join(STATE_FOLDER)
+        self.state.clone()
     }
 
     /// The settings in force.
@@ -262,6 +263,16 @@ impl Root {
     /// Whether a command must not change this path, which is relative to the workspace.
     pub(crate) fn protects_from_commands(&self, path: &Path) -> bool {
         self.protected.covers_for_commands(&self.path, &self.path.join(path))
+    }
+
+    /// Whether an absolute path is one of those that are listed as protected, or below one.
+    pub(crate) fn is_closed(&self, path: &Path) -> bool {
+        self.protected.paths.iter().any(|closed| path.starts_with(closed))
+    }
+
+    /// Whether commands may change a folder in the root, relative to the workspace, without a guard.
+    pub fn may_pass(&self, folder: &Path) -> bool {
+        self.protected.may_pass(&self.path, &self.path.join(folder))
     }
 
     /// The names below this path that agents must not change, whether or not they exist. A folder or a link that comes to

@@ -10,6 +10,7 @@ use crate::commit::{Base, file_changed, put_back};
 use crate::disk::{Found, Linked, Quiet};
 use crate::explain::{observe, refuse};
 use crate::gate::Gate;
+use crate::git_config::comes_with_command;
 use crate::guard::{READ_WAIT, base, lock};
 use crate::lost_claim::fenced_by_now;
 use crate::path::FilePath;
@@ -79,6 +80,11 @@ impl<'a> SupervisedProgram<'a> {
         self.request.root.canonical(path)
     }
 
+    /// The same, but a link at the end of the path is not followed.
+    pub fn file_itself(&self, path: &Path) -> Result<FilePath> {
+        self.request.root.canonical_link(path)
+    }
+
     /// Looks at a file. Waits a moment if a program is writing it, unless the supervised program has it open itself.
     pub fn look(&self, path: &FilePath, open: bool) -> Result<Look> {
         let Now { state, quiet, text } = Now::within(self.request.root, path, patience(open))?;
@@ -89,6 +95,17 @@ impl<'a> SupervisedProgram<'a> {
     pub fn is_protected(&self, given: &Path, path: &Path) -> bool {
         let root = self.request.root;
         root.protects_from_commands(&normalise(given)) || root.protects_from_commands(path)
+    }
+
+    /// Whether commands must not change a path outside of the workspace: tollgate's own folders of the user.
+    pub fn is_closed(&self, path: &Path) -> bool {
+        self.request.root.is_closed(path)
+    }
+
+    /// Whether the file `from`, when it comes to the path `to`, plants a command in git's configuration. `None`: nobody knows
+    /// what will be in the file.
+    pub fn plants_command(&self, from: Option<&Path>, to: &Path) -> bool {
+        comes_with_command(from, to)
     }
 
     /// The refusal of a change of a protected path.

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use crate::commit::{Applied, Base, ByCommand, FolderDeed, NewContent, Operation, Plan, StartState, Was};
 use crate::disk::{Found, Quiet};
 use crate::explain::{object, observe, refuse};
+use crate::git_config::comes_with_command;
 use crate::guard::{Permit, READ_WAIT, base, lock};
 use crate::lost_claim::fenced;
 use crate::path::{EscapedPath, FilePath};
@@ -111,8 +112,17 @@ pub(crate) fn commit(mut request: Request<'_>, mut changes: ViewChanges) -> Resu
     let folders = changes.folders.iter().map(|(path, _)| path.as_path());
     let all = changes.files.iter().map(|change| change.path.as_path()).chain(folders);
     let mut refusals = Vec::new();
-    for path in all.filter(|path| root.protects_from_commands(path)) {
+    let planted = changes.files.iter().filter(|change| plants_command(root.path(), change));
+    let planted = planted.map(|change| change.path.as_path());
+    for path in all.filter(|path| root.protects_from_commands(path)).chain(planted) {
         refusals.extend(object(&request, &path_of(path), Reason::Protected)?);
+    }
+    let links = changes.files.iter().filter(|change| matches!(change.deed, ViewDeed::Link(_)));
+    for path in links.map(|change| path_of(&change.path)) {
+        // What a link leads to, nobody compares: it could bring protected names to this path.
+        if root.protected_names_below(&path).next().is_some() {
+            refusals.extend(object(&request, &path, Reason::Protected)?);
+        }
     }
     if !refusals.is_empty() {
         return refuse(&request, refusals);
@@ -181,6 +191,16 @@ pub(crate) fn commit(mut request: Request<'_>, mut changes: ViewChanges) -> Resu
     // What is removed makes room for what is put there. A commit is undone in the reverse order.
     plans.sort_by_key(|plan| !matches!(plan.deed, Operation::Remove));
     Permit { request, plans, later, locks }.commit()
+}
+
+/// Whether a command has planted another command in git's configuration.
+fn plants_command(root: &Path, change: &ViewChange) -> bool {
+    let from = match &change.deed {
+        ViewDeed::File { from, .. } => Some(from.as_path()),
+        ViewDeed::Link(_) => None,
+        ViewDeed::Remove | ViewDeed::Mode(_) => return false,
+    };
+    comes_with_command(from, &root.join(&change.path))
 }
 
 /// A file of a git directory that a git outside of the view is about to replace. Waits a moment for its end.

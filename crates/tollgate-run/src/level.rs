@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The variable that tells a command in which level it runs. A run inside a run only executes its command.
+/// The variable that tells a command in which level it runs. For people and scripts: tollgate itself asks the kernel, because anybody
+/// can set a variable.
 pub const LEVEL_VARIABLE: &str = "TOLLGATE_RUN";
 
 /// The level that the caller asks for.

@@ -8,6 +8,9 @@
 //! Like the other library crates, this one prints nothing and reads no environment.
 
 pub mod available;
+#[cfg(target_os = "linux")]
+mod descriptors;
+pub mod door;
 #[cfg_attr(not(target_os = "linux"), path = "gate/elsewhere.rs")]
 mod gate;
 pub mod level;
@@ -31,6 +34,14 @@ pub use outcome::{AfterRun, ReadFile, RunEnd, RunNote, RunOutcome, WrittenFile};
 pub use record::{RecordFile, RunRecord};
 pub use request::{ChangedRead, ReadsCount, RunRequest};
 pub use supervisor::Supervisor;
+
+/// The level of the run in which this process is, as the kernel says. Unlike a variable, no command can hide it.
+pub fn level_here() -> Option<RunLevel> {
+    #[cfg(target_os = "linux")]
+    return sys::seccomp::level_here();
+    #[cfg(not(target_os = "linux"))]
+    None
+}
 
 /// Runs a command at the strongest level that is possible, or at the one that was asked for.
 pub fn run(gate: &Gate, request: &RunRequest<'_>) -> Result<RunOutcome> {

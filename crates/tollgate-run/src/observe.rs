@@ -159,7 +159,7 @@ fn execute(request: &RunRequest<'_>) -> Result<std::result::Result<RunEnd, io::E
     };
     #[cfg(target_os = "linux")]
     if let Some(supervisor) = request.supervisor {
-        supervisor.started(child.id());
+        supervisor.started(child.id(), None);
     }
     let status = child.wait().at("wait for", "the command")?;
     Ok(Ok(match (status.code(), status.signal()) {

@@ -31,6 +31,10 @@ pub struct RunRequest<'a> {
     pub changed_read: ChangedRead,
     /// Folders that the command changes directly, without a guard. Relative to the workspace, or absolute.
     pub pass: Vec<PathBuf>,
+    /// Folders and files that the command sees and cannot change, absolute. In a transaction.
+    pub closed: Vec<PathBuf>,
+    /// Folders in these that the command may change directly, absolute.
+    pub open: Vec<PathBuf>,
     /// Whether the command is known to keep running, or to leave processes behind that do.
     pub keeps_running: bool,
     /// The turn to which the reads and writes of the command belong.

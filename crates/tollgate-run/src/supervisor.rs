@@ -1,6 +1,7 @@
 //! The two processes of a run.
 //!
-//! The process that the caller knows, in **front**, waits for the end of the run and passes signals on to the command. The
+//! The process that the caller knows, in **front**, waits for the end of the run, passes signals on to the command, and
+//! starts what `tollgate` inside the run asks for at its [`door`](crate::door). The
 //! **supervisor** behind it runs the command and commits its changes. So the front can end with the command, while the
 //! supervisor waits for processes that the command has left behind.
 //!
@@ -11,7 +12,10 @@
 //! Elsewhere than on Linux, a run has one process, and nobody waits for what a command leaves behind.
 
 #[cfg(target_os = "linux")]
-use std::fs::File;
+use std::os::unix::net::UnixStream;
+
+#[cfg(not(target_os = "linux"))]
+use std::process::Command;
 
 #[cfg(not(target_os = "linux"))]
 use tollgate_base::error::Result;
@@ -34,14 +38,14 @@ pub enum Side {
 /// The process that runs the command.
 pub struct Supervisor {
     #[cfg(target_os = "linux")]
-    to_front: File,
+    to_front: UnixStream,
     #[cfg(target_os = "linux")]
     mask: SignalMask,
 }
 
 /// Does not split the process.
 #[cfg(not(target_os = "linux"))]
-pub fn split() -> Result<Side> {
+pub fn split(_carry: &dyn Fn() -> Command) -> Result<Side> {
     Ok(Side::Supervisor(Supervisor {}))
 }
 
@@ -61,14 +65,19 @@ impl Supervisor {
 mod two_processes {
     use std::fs::File;
     use std::io::{self, Read, Write};
-    use std::os::fd::OwnedFd;
+    use std::os::fd::{AsFd, OwnedFd};
+    use std::os::unix::net::{UnixListener, UnixStream};
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::{Child, Command};
 
     use rustix::event::{PollFd, PollFlags, poll};
-    use rustix::pipe::{PipeFlags, pipe_with};
+    use rustix::net::RecvFlags;
     use rustix::process::{
-        Pid, Signal, getpid, getppid, kill_process, set_child_subreaper, set_parent_process_death_signal,
+        Pid, PidfdFlags, Signal, getpid, getppid, kill_process, pidfd_open, set_child_subreaper,
+        set_parent_process_death_signal,
     };
 
+    use crate::descriptors;
     use crate::outcome::RunEnd;
     use crate::supervisor::{Side, Supervisor};
     use crate::sys::{self, SignalMask};
@@ -81,19 +90,24 @@ mod two_processes {
     /// The supervisor stays awake when the terminal stops the command and the front.
     const OF_TERMINAL: [libc::c_int; 3] = [libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU];
 
+    /// The number of calls through the door at the same time. Others wait: a command must not fill the machine with processes that
+    /// are not its own.
+    const MOST_CARRIED: usize = 64;
+
     const STARTED: u8 = b's';
     const EXITED: u8 = b'e';
     const KILLED: u8 = b'k';
 
-    /// Splits this process, which must have one thread only.
-    pub fn split() -> Result<Side> {
-        let (from, to) = pipe_with(PipeFlags::CLOEXEC).at("open", "a pipe")?;
+    /// Splits this process, which must have one thread only. The front starts `carry` for each call at the door of the run, with the
+    /// connection as its standard input.
+    pub fn split(carry: &dyn Fn() -> Command) -> Result<Side> {
+        let (from, to) = UnixStream::pair().at("open", "a socket")?;
         let mask = sys::block(&PASSED_ON).at("block", "signals")?;
         let front = getpid();
         match sys::fork().at("start", "a process")? {
             Some(_) => {
                 drop(to);
-                let end = wait_in_front(from);
+                let end = Front { from, mask, carry, door: None, carried: Vec::new() }.wait();
                 drop(mask.set());
                 Ok(Side::Front(end.at("wait for", "the supervisor")?))
             }
@@ -107,7 +121,7 @@ mod two_processes {
                 }
                 // The processes that the command leaves behind become children of this one.
                 set_child_subreaper(Some(getpid())).at("watch", "the command")?;
-                Ok(Side::Supervisor(Supervisor { to_front: to.into(), mask }))
+                Ok(Side::Supervisor(Supervisor { to_front: to, mask }))
             }
         }
     }
@@ -123,17 +137,20 @@ mod two_processes {
             self.mask
         }
 
-        /// From now on, the front passes signals on to the command.
-        pub(crate) fn started(&self, pid: u32) {
+        /// From now on, the front passes signals on to the command, and keeps this door. A sandbox may forbid to have one.
+        pub(crate) fn started(&self, pid: u32, door: Option<&OwnedFd>) {
             let mut message = [STARTED, 0, 0, 0, 0];
             message[1..].copy_from_slice(&pid.to_ne_bytes());
             // If the front is dead, so is this process.
-            let _ = (&self.to_front).write_all(&message);
+            let _ = match door {
+                Some(door) => descriptors::send(&self.to_front, &message, &[door.as_fd()]),
+                None => descriptors::send(&self.to_front, &message, &[]),
+            };
         }
 
         /// From now on, this process outlives a front that is killed. It learns of that from this descriptor, which reports an error
         /// then.
-        pub(crate) fn outlive_front(&self) -> Result<&File> {
+        pub(crate) fn outlive_front(&self) -> Result<&UnixStream> {
             set_parent_process_death_signal(None).at("leave", "the front")?;
             Ok(&self.to_front)
         }
@@ -150,49 +167,129 @@ mod two_processes {
         }
     }
 
-    fn wait_in_front(from: OwnedFd) -> io::Result<Option<RunEnd>> {
-        let mut signals = File::from(sys::signal_reader(&PASSED_ON)?);
-        let mut from = File::from(from);
-        let mut command: Option<Pid> = None;
-        let mut early = Vec::new();
-        loop {
-            let mut ready = [PollFd::new(&signals, PollFlags::IN), PollFd::new(&from, PollFlags::IN)];
-            match poll(&mut ready, None) {
-                Err(rustix::io::Errno::INTR) => continue,
-                answer => answer?,
-            };
-            let [signalled, told] = ready.map(|fd| !fd.revents().is_empty());
-            if signalled {
-                let mut info = [0; 128];
-                signals.read_exact(&mut info)?;
-                let number =
-                    |at: usize| i32::from_ne_bytes([info[at], info[at + 1], info[at + 2], info[at + 3]]);
-                // A positive code is the kernel's: the terminal has sent the signal to the command, too.
-                if number(8) <= 0 {
-                    early.extend(Signal::from_named_raw(number(0)));
+    /// The process in front.
+    struct Front<'a> {
+        from: UnixStream,
+        /// The signals that this process blocked when it started.
+        mask: SignalMask,
+        carry: &'a dyn Fn() -> Command,
+        door: Option<UnixListener>,
+        carried: Vec<Carried>,
+    }
+
+    /// A call that came through the door.
+    struct Carried {
+        child: Child,
+        ended: OwnedFd,
+        connection: UnixStream,
+    }
+
+    impl Front<'_> {
+        /// Waits for the end of the run.
+        fn wait(mut self) -> io::Result<Option<RunEnd>> {
+            let mut signals = File::from(sys::signal_reader(&PASSED_ON)?);
+            let mut command: Option<Pid> = None;
+            let mut early = Vec::new();
+            loop {
+                let [signalled, told, knocked] = self.poll(&signals)?;
+                if signalled {
+                    let mut info = [0; 128];
+                    signals.read_exact(&mut info)?;
+                    let number =
+                        |at: usize| i32::from_ne_bytes([info[at], info[at + 1], info[at + 2], info[at + 3]]);
+                    // A positive code is the kernel's: the terminal has sent the signal to the command, too.
+                    if number(8) <= 0 {
+                        early.extend(Signal::from_named_raw(number(0)));
+                    }
                 }
-            }
-            if told {
-                let mut message = [0; 5];
-                if from.read_exact(&mut message).is_err() {
-                    return Ok(None);
+                if told {
+                    let mut message = [0; 5];
+                    let (read, files) = descriptors::receive(&self.from, &mut message, RecvFlags::WAITALL)?;
+                    if read != message.len() {
+                        return Ok(None);
+                    }
+                    let [kind, value, ..] = message;
+                    match kind {
+                        EXITED => return Ok(Some(RunEnd::Exited(value))),
+                        KILLED => return Ok(Some(RunEnd::Killed(i32::from(value)))),
+                        _ => {
+                            let pid = i32::from_ne_bytes([message[1], message[2], message[3], message[4]]);
+                            command = Pid::from_raw(pid);
+                            self.door = files.into_iter().next().map(UnixListener::from);
+                        }
+                    }
                 }
-                let [kind, value, ..] = message;
-                match kind {
-                    EXITED => return Ok(Some(RunEnd::Exited(value))),
-                    KILLED => return Ok(Some(RunEnd::Killed(i32::from(value)))),
-                    _ => {
-                        let pid = i32::from_ne_bytes([message[1], message[2], message[3], message[4]]);
-                        command = Pid::from_raw(pid);
+                if knocked && let Some(Ok((connection, _))) = self.door.as_ref().map(UnixListener::accept) {
+                    // A call that cannot be started: the connection ends without an answer.
+                    self.carried.extend(self.start(connection).ok());
+                }
+                self.end_carried();
+                if let Some(pid) = command {
+                    // The command may have ended.
+                    for signal in early.drain(..) {
+                        let _ = kill_process(pid, signal);
                     }
                 }
             }
-            if let Some(pid) = command {
-                // The command may have ended.
-                for signal in early.drain(..) {
-                    let _ = kill_process(pid, signal);
-                }
-            }
         }
+
+        /// Waits until something happens: a signal, a message of the supervisor, a call at the door, the end of a call.
+        fn poll(&self, signals: &File) -> io::Result<[bool; 3]> {
+            let watched = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
+            let mut ready = vec![watched(signals.as_fd()), watched(self.from.as_fd())];
+            let door = self.door.as_ref().filter(|_| self.carried.len() < MOST_CARRIED);
+            ready.extend(door.map(|door| watched(door.as_fd())));
+            for call in &self.carried {
+                ready.push(watched(call.ended.as_fd()));
+                // A caller that has died is reported, whatever is asked for.
+                ready.push(PollFd::from_borrowed_fd(call.connection.as_fd(), PollFlags::empty()));
+            }
+            match poll(&mut ready, None) {
+                Err(rustix::io::Errno::INTR) => return Ok([false; 3]),
+                answer => answer?,
+            };
+            let is = |at: usize| !ready[at].revents().is_empty();
+            Ok([is(0), is(1), door.is_some() && is(2)])
+        }
+
+        /// Starts the process that carries a call out.
+        fn start(&self, connection: UnixStream) -> io::Result<Carried> {
+            let mask = self.mask;
+            let mut command = (self.carry)();
+            command.stdin(OwnedFd::from(connection.try_clone()?));
+            sys::before_exec(&mut command, move || {
+                // What the run asked for ends with the run.
+                set_parent_process_death_signal(Some(Signal::KILL))?;
+                mask.set().map(drop)
+            });
+            let child = command.spawn()?;
+            let ended = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
+            Ok(Carried { child, ended, connection })
+        }
+
+        /// Passes on the exit codes of the calls that have ended, and ends those whose callers have died.
+        fn end_carried(&mut self) {
+            self.carried.retain_mut(|call| match call.child.try_wait() {
+                Ok(None) => {
+                    if is_closed(&call.connection) {
+                        let _ = call.child.kill();
+                    }
+                    true
+                }
+                Ok(Some(status)) => {
+                    let killed = status.signal().map(|signal| signal + 128);
+                    let code = status.code().or(killed).and_then(|code| u8::try_from(code).ok());
+                    let _ = call.connection.write_all(&[code.unwrap_or(u8::MAX)]);
+                    false
+                }
+                Err(_) => false,
+            });
+        }
+    }
+
+    /// Whether the other side has ended.
+    fn is_closed(connection: &UnixStream) -> bool {
+        let mut ready = [PollFd::new(connection, PollFlags::empty())];
+        poll(&mut ready, Some(&rustix::event::Timespec::default())).is_ok_and(|ready| ready > 0)
     }
 }

@@ -55,7 +55,7 @@ const MOST: usize = 512;
 /// The fewest, however few descriptors the process may have.
 const FEWEST: usize = 16;
 
-/// The buffer for the head of a request. Every idle connection can fill one.
+/// The largest head of a request, and the buffer for it. Every idle connection can fill one. Browsers send a few KiB.
 const HEAD_SIZE: usize = 64 << 10;
 
 /// Pauses for this long if the kernel cannot accept connections now, for example because it has no memory.
@@ -191,7 +191,8 @@ impl Connection {
             async move { router.oneshot(request).await as Result<Response, Infallible> }
         });
         let mut protocol = http1::Builder::new();
-        protocol.timer(TokioTimer::new()).header_read_timeout(head).max_buf_size(HEAD_SIZE);
+        protocol.timer(TokioTimer::new()).header_read_timeout(head);
+        protocol.max_buf_size(HEAD_SIZE).max_header_size(HEAD_SIZE);
         let mut serving =
             pin!(protocol.serve_connection(TokioIo::new(PatientStream::new(stream, pause)), service));
         let stopped = tokio::select! {
@@ -240,8 +241,13 @@ impl Connection {
 impl ProvedRequest {
     /// The response, which keeps the connection until it is sent or dropped.
     pub(crate) fn answered(self, response: Response) -> Response {
-        response.map(|body| Body::new(KeepingBody { body, _request: self }))
+        keeping(response, self)
     }
+}
+
+/// The response, which keeps a value until it is sent or dropped.
+pub(crate) fn keeping<T: Unpin + Send + 'static>(response: Response, kept: T) -> Response {
+    response.map(|body| Body::new(KeepingBody { body, _kept: kept }))
 }
 
 impl Drop for ProvedRequest {
@@ -259,13 +265,13 @@ impl Drop for ProvedRequest {
     }
 }
 
-/// The body of a response, with the request that it belongs to.
-struct KeepingBody {
+/// The body of a response, with what is kept until it is sent.
+struct KeepingBody<T> {
     body: Body,
-    _request: ProvedRequest,
+    _kept: T,
 }
 
-impl HttpBody for KeepingBody {
+impl<T: Unpin> HttpBody for KeepingBody<T> {
     type Data = <Body as HttpBody>::Data;
     type Error = <Body as HttpBody>::Error;
 
@@ -355,6 +361,27 @@ mod tests {
         // A connection that is reset has ended, too.
         let _ = ended.expect("the server closes the connection");
         String::from_utf8_lossy(&answer).into_owned()
+    }
+
+    #[test]
+    fn the_head_of_a_request_has_a_limited_size() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            let (_stop, stopped) = watch::channel(false);
+            let router = Router::new().route("/", get(async || "hello"));
+            let serving = tokio::spawn(of(16).serve(listener, router, stopped));
+            for (size, status) in [(HEAD_SIZE, "200"), (HEAD_SIZE + 1, "431"), (70_000, "431")] {
+                let around = "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nX-Large: \r\n\r\n";
+                let large = format!("X-Large: {}", "x".repeat(size - around.len()));
+                let head = around.replace("X-Large: ", &large);
+                assert_eq!(head.len(), size);
+                let answer = answers(address, head.as_bytes()).await;
+                assert_eq!(answer.split(' ').nth(1), Some(status), "{size}: {answer}");
+            }
+            serving.abort();
+        });
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! that an agent writes into its progress notes changes what the task is.
 
 use std::cmp::Reverse;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -229,8 +230,11 @@ pub fn read_due(text: &str) -> Option<Timestamp> {
     time.to_zoned(TimeZone::UTC).ok().map(|zoned| zoned.timestamp())
 }
 
+/// The most tasks that one task waits for. Every claim and every list looks each of them up, for everybody.
+const MOST_AFTER: usize = 256;
+
 fn after(words: &Words) -> Result<Vec<TaskName>, Broken> {
-    let mut after = Vec::new();
+    let (mut after, mut seen) = (Vec::new(), HashSet::new());
     for FoundValue { line, key, value } in
         words.get(&["after", "dependson", "dependencies", "blockedby", "depends"])
     {
@@ -244,10 +248,17 @@ fn after(words: &Words) -> Result<Vec<TaskName>, Broken> {
         for name in names.into_iter().map(link_target).filter(|name| !name.is_empty()) {
             let wrong =
                 |error| Broken::at(*line, &format!("waits for something that is not a task: {error}"));
-            let task = name.parse().map_err(wrong)?;
-            if !after.contains(&task) {
-                after.push(task);
+            let task: TaskName = name.parse().map_err(wrong)?;
+            if !seen.insert(task.clone()) {
+                continue;
             }
+            if after.len() == MOST_AFTER {
+                let what = format!(
+                    "waits for more than {MOST_AFTER} tasks: let it wait for one that waits for the others"
+                );
+                return Err(Broken::at(*line, &what));
+            }
+            after.push(task);
         }
     }
     Ok(after)
@@ -357,6 +368,30 @@ mod tests {
             let Broken(why) = Brief::read(format!("---\n{line}\n---").as_bytes()).unwrap_err();
             assert!(why.contains(word), "{line}: {why}");
         }
+    }
+
+    #[test]
+    fn a_task_waits_for_a_limited_number_of_others() {
+        let waiting =
+            |names: &[String]| Brief::read(format!("---\nafter: [{}]\n---", names.join(",")).as_bytes());
+        let names = |count: usize| (0..count).map(|name| format!("t{name}")).collect::<Vec<_>>();
+        assert_eq!(waiting(&names(MOST_AFTER)).unwrap().after.len(), MOST_AFTER);
+        let Broken(why) = waiting(&names(MOST_AFTER + 1)).unwrap_err();
+        assert_eq!(
+            why,
+            "line 2 waits for more than 256 tasks: let it wait for one that waits for the others"
+        );
+        // In two lists, and with names that occur again.
+        let (first, second) = (names(MOST_AFTER).join(","), names(MOST_AFTER + 1).join(","));
+        let both = |second: &str| {
+            Brief::read(format!("---\nafter: [{first}]\nblockedby: [{second}]\n---").as_bytes())
+        };
+        assert_eq!(both(&first).unwrap().after.len(), MOST_AFTER);
+        assert!(both(&second).unwrap_err().to_string().contains("line 3"));
+        let began = std::time::Instant::now();
+        assert!(waiting(&names(100_000)).is_err());
+        assert_eq!(waiting(&vec!["same".to_owned(); 200_000]).unwrap().after.len(), 1);
+        assert!(began.elapsed().as_secs() < 10, "{:?}", began.elapsed());
     }
 
     #[test]

@@ -114,7 +114,8 @@ pub struct ClaimRecord {
     /// Who owned the task when somebody moved its file by hand.
     #[serde(skip)]
     pub moved_from: Option<Agent>,
-    /// The digest of the text in `Pending_Approval`, so that a manual move to `Approved` approves exactly that text.
+    /// The digest of the text that was first offered for approval, or that a person last approved. It stays until a person
+    /// decides or an agent claims the task, so that nobody gets another text approved by moving its file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offered: Option<Digest>,
     /// The approval, until it is used.
@@ -164,12 +165,6 @@ impl ClaimRecord {
             }
             _ => Self { attempts: self.attempts, ..moved },
         }
-    }
-
-    /// The digest of the text that a person approved, or of the one that waited for approval before somebody moved it to
-    /// `Approved` by hand.
-    pub fn approved(&self) -> Option<Digest> {
-        self.approval.as_ref().map(|approval| approval.sha256).or(self.offered)
     }
 
     /// The next fencing number. It follows the clock, so it grows even if the record was lost or dropped.

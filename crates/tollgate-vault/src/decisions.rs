@@ -4,7 +4,9 @@ use jiff::Timestamp;
 
 use crate::block::RETURNED;
 use crate::claim::{Approval, ClaimRecord};
-use crate::rules::{HAND, Release, Terms, ask, decided, reclaim, release, step, unclaimed, void};
+use crate::rules::{
+    HAND, Release, Terms, ask, decided, no_approval_by_move, reclaim, release, step, unclaimed, void,
+};
 use crate::state::{Slot, State, Verb};
 use crate::step::{Step, TextEdit};
 use crate::store::Task;
@@ -24,7 +26,7 @@ pub(crate) fn approve(
     decided(&mut step, Decision::Approve { by: by.to_owned(), sha256, edited_from });
     step.check = edited_from.or(Some(sha256));
     let approval = Some(Approval { sha256, by: by.to_owned(), at });
-    let known = ClaimRecord { moved_from: None, ..task.record.clone() };
+    let known = ClaimRecord { moved_from: None, offered: Some(sha256), ..task.record.clone() };
     step.record = Some(ClaimRecord { slot: step.to.clone(), approval, reason: None, ..known });
     Ok(step)
 }
@@ -100,16 +102,30 @@ pub(crate) fn rewrite(task: &Task, seen: Digest, text: &str, at: Timestamp) -> R
 }
 
 /// What it means that a person moved the file of a task, which has the text with this digest; `None`: no step leads there.
-pub(crate) fn moved_by_hand(task: &Task, to: &Slot, sha256: Digest, at: Timestamp) -> Option<Result<Step>> {
+pub(crate) fn moved_by_hand(
+    task: &Task,
+    to: &Slot,
+    sha256: Digest,
+    terms: &Terms,
+    at: Timestamp,
+) -> Option<Result<Step>> {
     use State::{Approved, NeedsAction, PendingApproval, Rejected};
     let why = || format!("moved to `{to}` by hand");
     match (&task.slot, to) {
-        (Slot::Free(PendingApproval), Slot::Free(Approved)) => Some(approve(task, HAND, sha256, None, at)),
+        (Slot::Free(PendingApproval), Slot::Free(Approved)) => {
+            Some(match no_approval_by_move(task, sha256, terms) {
+                Some(why) => Err(Fault::invalid(why)),
+                None => approve(task, HAND, sha256, None, at),
+            })
+        }
         (Slot::Free(NeedsAction | PendingApproval | Approved), Slot::Free(Rejected)) => {
             Some(reject(task, HAND, &why(), at))
         }
         (Slot::Free(Rejected), Slot::Free(NeedsAction)) => Some(retry(task, HAND, at)),
-        (Slot::Free(NeedsAction), Slot::Free(PendingApproval)) => Some(ask(task, &why(), at)),
+        // No owner has offered it, so the next move does not approve it.
+        (Slot::Free(NeedsAction), Slot::Free(PendingApproval)) => {
+            Some(ask(task, &why(), at).map(|ask| Step { records_digest: false, ..ask }))
+        }
         (Slot::Free(Approved), Slot::Free(PendingApproval)) => Some(void(task, "taken back", &why(), at)),
         _ => None,
     }

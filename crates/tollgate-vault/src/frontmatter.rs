@@ -5,6 +5,7 @@
 //! execute. So is an action in a place where it may or may not count. What other keys hold is passed over.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 /// The keys that say what is to be done.
 pub(crate) const ACTION: [&str; 2] = ["action", "actiontype"];
@@ -82,6 +83,8 @@ impl Words {
     }
 
     fn read_front<'a>(&mut self, lines: &mut impl Iterator<Item = (usize, &'a str)>) -> Result<(), Broken> {
+        // A set, because a text of 1 MiB has room for 150,000 keys.
+        let mut keys = HashSet::new();
         for (number, line) in lines {
             let trimmed = line.trim();
             let broken = |what: &str| Broken(format!("line {number} of its frontmatter {what}"));
@@ -112,7 +115,7 @@ impl Words {
                 }
             } else {
                 let (key, value) = split_key(line).ok_or_else(|| broken("is not `key: value`"))?;
-                if self.0.iter().any(|found| found.key == key) {
+                if !keys.insert(key.clone()) {
                     return Err(broken(&format!("has `{key}` twice")));
                 }
                 let value = scalar_or_list(value).unwrap_or(Value::Odd(number));
@@ -124,7 +127,7 @@ impl Words {
 
     fn read_bold<'a>(
         &mut self,
-        mut lines: std::iter::Peekable<impl Iterator<Item = (usize, &'a str)>>,
+        mut lines: std::iter::Peekable<impl Iterator<Item = (usize, &'a str)> + Clone>,
     ) -> Result<(), Broken> {
         let mut fence: Option<Fence> = None;
         // An action in a code block is an example, if the block is certainly one.
@@ -143,6 +146,12 @@ impl Words {
             fence = Fence::opened_by(line);
             if fence.is_some() {
                 continue;
+            }
+            if line.trim() == "---"
+                && let Some(number) = misplaced(lines.clone())
+            {
+                let what = "has an action in frontmatter that is not at the start of the file";
+                return Err(Broken::at(number, what));
             }
             let Some((key, value)) = bold(line) else {
                 if names_action(line) {
@@ -167,6 +176,29 @@ impl Words {
             None => Ok(()),
         }
     }
+}
+
+/// The line with an action below a `---` that is not at the start of the file, if what follows looks like frontmatter: keys
+/// and lists up to the next `---`, or an action right below it. Any other `---` is a horizontal rule.
+fn misplaced<'a>(below: impl Iterator<Item = (usize, &'a str)>) -> Option<usize> {
+    let (mut found, mut right_below, mut is_below) = (None, None, true);
+    for (number, line) in below {
+        let trimmed = line.trim();
+        let item = trimmed.strip_prefix("- ").map_or(trimmed, str::trim_start);
+        if matches!(trimmed, "---" | "...") {
+            return found;
+        } else if let Some((key, _)) = split_key(item) {
+            if ACTION.contains(&&*key) || key == "type" {
+                found = found.or(Some(number));
+                right_below = right_below.or(Some(number).filter(|_| is_below && ACTION.contains(&&*key)));
+            }
+        } else if trimmed.is_empty() {
+            is_below = false;
+        } else if item == trimmed && !trimmed.starts_with('#') && !line.starts_with([' ', '\t']) {
+            break;
+        }
+    }
+    right_below
 }
 
 /// A code block, from its first line.
@@ -342,6 +374,32 @@ mod tests {
     }
 
     #[test]
+    fn a_horizontal_rule_is_not_frontmatter() {
+        for text in [
+            "# T\n\n---\n\ntext\n\n---\n",
+            "T\n---\n\nWe wait for an answer.\naction: none of ours",
+            "a\n\n---\n\nAction: only a word, far below a rule\n",
+            "a\n---\nNote: x\nprose in between\n\naction: pay\n---",
+            "---\ntitle: x\n---\n# T\n---\ntext\n---",
+            "# T\n```\n---\naction: pay\n---\n```",
+            "# T\n---\nsummary: no key of ours\n---",
+        ] {
+            assert_eq!(one(text, "action"), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_text_of_many_keys_is_read_in_a_moment() {
+        let keys: String = (0..150_000).map(|key| format!("{key}:\n")).collect();
+        let began = std::time::Instant::now();
+        assert_eq!(one(&format!("---\n{keys}---\n"), "149999"), Some(Value::One(String::new())));
+        let rules = "---\na: b\n".repeat(100_000);
+        assert_eq!(one(&format!("# T\n{rules}"), "action"), None);
+        // A second in a debug build. Quadratic, it would be minutes.
+        assert!(began.elapsed().as_secs() < 10, "{:?}", began.elapsed());
+    }
+
+    #[test]
     fn what_is_not_understood_is_not_guessed() {
         for (text, word) in [
             ("---\naction: pay\n# no end", "closing"),
@@ -370,6 +428,12 @@ mod tests {
             ("**Action**:\n- pay", "line 1"),
             ("```\n**Action**: pay", "line 2"),
             ("    ```\n**Action**: pay\n    ```", "line 2"),
+            ("# T\n---\naction: pay\n---", "line 3"),
+            ("# T\n\n---\ntitle: x\n\nAction_Type: pay\n---\ntext", "line 6"),
+            ("text\n\n---\nsteps:\n  - x\n  - action: pay\n...", "line 6"),
+            ("text\n ---\n# a comment\ntype: email\n--- ", "line 4"),
+            ("---\ntitle: x\n---\n---\naction: pay\n---", "line 5"),
+            ("# T\n---\naction: pay\nno end", "line 3"),
         ] {
             let Broken(why) = Words::read(text).unwrap_err();
             assert!(why.contains(word), "{text:?}: {why}");

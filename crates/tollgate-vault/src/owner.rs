@@ -25,6 +25,17 @@ use tollgate_base::task::TaskName;
 /// The number of heartbeats in a lease of a held claim: two may get lost.
 pub const BEATS: u32 = 3;
 
+/// The longest note of an owner, in bytes. One sentence is meant; it goes to the task's text and to the ledger, which
+/// everybody reads.
+const LONGEST_NOTE: usize = 64 << 10;
+
+fn check_note(text: &str) -> Result<()> {
+    match text.len() {
+        ..=LONGEST_NOTE => Ok(()),
+        length => Err(Fault::invalid(format!("the note has {length} bytes, the most is {LONGEST_NOTE}"))),
+    }
+}
+
 /// How long a claim lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClaimKind {
@@ -106,7 +117,9 @@ impl Vault {
                 // If somebody changes the task at this moment, the next claim comes here again.
                 match &denial {
                     Denial::InDoubt(_, doubt) => drop(self.apply(&rules::ask(&task, doubt, now)?)?.landed()?),
-                    Denial::NeverApproved(_) => drop(self.apply(&rules::reopen(&task, now)?)?.landed()?),
+                    Denial::NeverApproved(_) => {
+                        drop(self.apply(&rules::reopen(&task, self.terms(), now)?)?.landed()?);
+                    }
                     _ => {}
                 }
                 return Ok(Some(Err(denial)));
@@ -148,7 +161,7 @@ impl Vault {
     fn reopen<T>(&self, name: &TaskName, now: Timestamp) -> Result<Allowed<T>> {
         if let Some(task) = self.store().get(name, Some(State::Approved), now)? {
             // If somebody changes it at this moment, the next claim comes here again.
-            self.apply(&rules::reopen(&task, now)?)?.landed()?;
+            self.apply(&rules::reopen(&task, self.terms(), now)?)?.landed()?;
         }
         Ok(Err(Denial::NotAsApproved(name.clone())))
     }
@@ -188,6 +201,7 @@ impl Vault {
 
     /// Adds the owner's progress note to the task's text.
     pub fn progress(&self, task: &TaskName, id: &ClaimId, text: &str, now: Timestamp) -> Result<Owned<()>> {
+        check_note(text)?;
         self.write(task, id, TextEdit::Progress(id.clone(), block::progress(now, text)), now)
     }
 
@@ -213,6 +227,7 @@ impl Vault {
         how: &Release,
         now: Timestamp,
     ) -> Result<Owned<Landed>> {
+        check_note(how.note.as_deref().unwrap_or_default())?;
         let how = &Release { note: how.note.as_deref().map(block::owners_note), ..how.clone() };
         let next = |task: &Task, claim: &Claim| rules::release(task, claim, how, self.terms(), now);
         let released = self.as_owner(task, id, now, next)?;

@@ -2,7 +2,8 @@
 //!
 //! Invariants: every step is on the map of [`crate::state::may_go`]; failed work never goes to `Done`; a sensitive action
 //! that may have been executed is never retried without a person; a draft always goes to a person; a sensitive task that
-//! its owner has changed or moved goes to a person, so it never comes back as a harmless one.
+//! its owner has changed or moved goes to a person, so it never comes back as a harmless one; a text that a person has not
+//! seen through one of their doors is approved by a move at most if it was offered, and [`Terms::approve_by_move`] says so.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +18,7 @@ use crate::roles::Roles;
 use crate::state::{Slot, State, Verb, may_go};
 use crate::step::{Step, TextEdit};
 use crate::store::Task;
+use tollgate_base::digest::Digest;
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::event::{
     ClaimFailed, ClaimLost, ClaimRenewed, Decision, EndedAttempt, TaskClaimed, TaskDecided, TaskReclaimed,
@@ -37,13 +39,15 @@ pub struct Terms {
     pub max_attempts: u32,
     /// The pauses between the attempts at a task; the last one also after all further attempts.
     pub retry: Vec<Duration>,
+    /// Whether somebody who moves a file from `Pending_Approval` to `Approved` approves the text that was offered there.
+    pub approve_by_move: bool,
 }
 
 impl Default for Terms {
     fn default() -> Self {
-        let VaultSettings { lease, max_attempts, retry, .. } = VaultSettings::default();
+        let VaultSettings { lease, max_attempts, retry, approve_by_move, .. } = VaultSettings::default();
         let retry = retry.into_iter().map(|pause| pause.0).collect();
-        Self { roles: Roles::default(), lease: lease.0, max_attempts, retry }
+        Self { roles: Roles::default(), lease: lease.0, max_attempts, retry, approve_by_move }
     }
 }
 
@@ -52,6 +56,12 @@ impl Terms {
     pub fn pause(&self, failures: u32) -> Option<Duration> {
         let nth = usize::try_from(failures).unwrap_or(usize::MAX).saturating_sub(1);
         self.retry.get(nth).or(self.retry.last()).copied()
+    }
+
+    /// The digest of the text in `Approved` that may be executed, if somebody has approved one.
+    pub fn approved(&self, record: &ClaimRecord) -> Option<Digest> {
+        let by_move = record.offered.filter(|_| self.approve_by_move);
+        record.approval.as_ref().map(|approval| approval.sha256).or(by_move)
     }
 }
 
@@ -157,9 +167,8 @@ pub(crate) fn claim(
         id,
     };
     if from == State::Approved {
-        let sha256 = task
-            .record
-            .approved()
+        let sha256 = terms
+            .approved(&task.record)
             .ok_or_else(|| Fault::invalid(format!("nobody approved `{}`", task.name)))?;
         step.check = Some(sha256);
         if task.record.approval.is_none() {
@@ -399,19 +408,45 @@ pub(crate) fn unclaimed(task: &Task, slot: &Slot, reason: Option<String>) -> Cla
 }
 
 /// The approval is void: the text in `Approved` is not what was approved, or nobody approved it.
-pub(crate) fn reopen(task: &Task, at: Timestamp) -> Result<Step> {
-    let (word, why) = match task.record.approved() {
-        Some(_) => ("changed", "changed after it was approved"),
-        None => ("never approved", "put into `Approved` by hand, but nobody approved it"),
+pub(crate) fn reopen(task: &Task, terms: &Terms, at: Timestamp) -> Result<Step> {
+    let (word, why) = match task.record.approval {
+        Some(_) => return void(task, "changed", "changed after it was approved", at),
+        None if terms.approved(&task.record).is_some() => ("changed", NOT_AS_OFFERED),
+        None => ("never approved", unapproved(task, terms)),
     };
-    void(task, word, why, at)
+    void(task, word, &format!("{why}: {HOW_TO_APPROVE}"), at)
 }
+
+/// Why a move from `Pending_Approval` to `Approved` does not approve the text with this digest; `None`: it does.
+pub(crate) fn no_approval_by_move(task: &Task, sha256: Digest, terms: &Terms) -> Option<String> {
+    let why = match terms.approved(&task.record) {
+        Some(offered) if offered == sha256 => return None,
+        Some(_) => NOT_AS_OFFERED,
+        None => unapproved(task, terms),
+    };
+    Some(format!("{why}: {HOW_TO_APPROVE}"))
+}
+
+/// What a person can do about a text that a move does not approve.
+const HOW_TO_APPROVE: &str = "a person decides with `tollgate task approve` or on the dashboard";
+
+/// Why a task that was put into `Approved` by hand is not approved, whatever its text is.
+fn unapproved(task: &Task, terms: &Terms) -> &'static str {
+    match task.record.offered {
+        Some(_) if !terms.approve_by_move => "moved to `Approved` by hand, which approves nothing here",
+        _ => "put into `Approved` by hand, but never offered for approval",
+    }
+}
+
+/// Somebody has changed a text and then moved it to `Approved`.
+const NOT_AS_OFFERED: &str = "moved to `Approved` by hand with another text than was offered";
 
 pub(crate) fn void(task: &Task, word: &str, why: &str, at: Timestamp) -> Result<Step> {
     let mut step = step(task, Some(Verb::Reopen), Slot::PENDING, at)?;
     decided(&mut step, Decision::Void { reason: word.to_owned() });
-    step.records_digest = true;
-    step.record = Some(unclaimed(task, &step.to, Some(why.to_owned())));
+    // The text may not be the one that was offered, so it is not what a move approves.
+    let offered = task.record.offered;
+    step.record = Some(ClaimRecord { offered, ..unclaimed(task, &step.to, Some(why.to_owned())) });
     Ok(step)
 }
 

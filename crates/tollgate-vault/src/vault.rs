@@ -152,6 +152,18 @@ impl Vault {
         }
     }
 
+    /// Moves a task from `Approved` back to `Pending_Approval`, if nobody has approved the text that it has.
+    pub fn reopen_unapproved(&self, task: &TaskName, now: Timestamp) -> Result<()> {
+        if let Some(found) = self.store.get(task, Some(State::Approved), now)?
+            && let Some(sha256) = self.digest(&found)?
+            && self.terms.approved(&found.record) != Some(sha256)
+        {
+            // If somebody changes it at this moment, the next claim does the same.
+            let _ = self.decide(&found, rules::reopen(&found, &self.terms, now)?)?;
+        }
+        Ok(())
+    }
+
     /// A person rejects the task, which needs a reason. Not possible while somebody works on it.
     pub fn reject(&self, task: &TaskName, by: &str, reason: &str, now: Timestamp) -> Result<Allowed<Landed>> {
         self.store.heal()?;
@@ -321,7 +333,7 @@ impl Vault {
         if let Some(twin) = &task.twin {
             return Err(Denial::Twin(name, twin.clone()));
         }
-        if state == State::Approved && task.record.approved().is_none() {
+        if state == State::Approved && self.terms.approved(&task.record).is_none() {
             return Err(Denial::NeverApproved(name));
         }
         if let Some(doubt) = rules::doubt(task) {

@@ -3,7 +3,7 @@
 //! Invariant: nothing is changed. What a claim would do first, such as reclaiming the task from an owner that is gone, is
 //! taken into account.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use jiff::Timestamp;
 
@@ -15,6 +15,10 @@ use crate::vault::Vault;
 use tollgate_base::error::Result;
 use tollgate_base::name::Agent;
 use tollgate_base::task::TaskName;
+
+/// The most circles that one walk names. Tasks that all wait for each other have more circles than there are names, and a
+/// person who breaks one looks again.
+const MOST_CIRCLES: usize = 100;
 
 impl Vault {
     /// Whether the agent may claim the task now: in which mode, or why not.
@@ -31,7 +35,10 @@ impl Vault {
         }
         let allowed = self.judge(&found, agent, false, now)?;
         match &allowed {
-            Ok(_) if found.slot == Slot::APPROVED && self.digest(&found)? != found.record.approved() => {
+            Ok(_)
+                if found.slot == Slot::APPROVED
+                    && self.digest(&found)? != self.terms().approved(&found.record) =>
+            {
                 Ok(Err(Denial::NotAsApproved(found.name)))
             }
             Err(Denial::WaitsFor(..) | Denial::WaitsForMissing(..)) => {
@@ -83,7 +90,8 @@ impl Vault {
         Ok(stuck)
     }
 
-    /// The circles that can be reached from a task which waits for `after`, except through tasks that were seen before.
+    /// The circles that can be reached from a task which waits for `after`, except through tasks that were seen before: the
+    /// first [`MOST_CIRCLES`], and one through the task itself.
     fn circles(
         &self,
         task: &TaskName,
@@ -91,17 +99,25 @@ impl Vault {
         seen: &mut BTreeSet<TaskName>,
         now: Timestamp,
     ) -> Result<Vec<Circle>> {
-        let (mut circles, mut trail) = (Vec::new(), vec![(task.clone(), after)]);
-        while let Some((_, rest)) = trail.last_mut() {
+        let (mut circles, mut trail) = (Vec::<Circle>::new(), vec![(task.clone(), after)]);
+        // Where each task of the trail is in it.
+        let mut places = HashMap::from([(task.clone(), 0)]);
+        let mut is_closed = false;
+        while let Some((last, rest)) = trail.last_mut() {
             let Some(next) = rest.pop() else {
+                places.remove(last);
                 trail.pop();
                 continue;
             };
-            if let Some(at) = trail.iter().position(|(task, _)| *task == next) {
-                let names = trail[at..].iter().map(|(task, _)| task.clone());
-                circles.push(names.chain([next]).collect());
+            if let Some(&at) = places.get(&next) {
+                if circles.len() < MOST_CIRCLES || (at == 0 && !is_closed) {
+                    let names = trail[at..].iter().map(|(task, _)| task.clone());
+                    circles.push(names.chain([next]).collect());
+                }
+                is_closed |= at == 0;
             } else if seen.insert(next.clone()) {
                 let after = self.waits_for(&next, now)?;
+                places.insert(next.clone(), trail.len());
                 trail.push((next, after));
             }
         }

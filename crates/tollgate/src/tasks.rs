@@ -23,10 +23,13 @@ use tollgate_vault::roles::Roles;
 use tollgate_vault::view::{Notice, ViewOptions};
 use tollgate_vault::{FolderOptions, FolderStore, GitOptions, GitStore, Store, Terms, Vault};
 
+use crate::credentials::EngineCredentials;
+pub use crate::credentials::StoreLogin;
 pub use crate::ledger_journal::{LedgerJournal, Observer};
 use crate::machine::machine_name;
 use crate::postgres::{is_postgres, open_postgres};
-pub use crate::vault_home::{VaultHome, is_vault, shared_with, workspace_id};
+use crate::trust::Agreements;
+pub use crate::vault_home::{VaultHome, is_vault, named_outside, shared_with, workspace_id};
 use crate::vault_home::{deadlines_in, files_in};
 
 /// What the caller must supply, because the library reads no environment.
@@ -42,15 +45,9 @@ pub struct TaskOptions {
     pub login: Option<StoreLogin>,
     /// The password file of PostgreSQL's own programs.
     pub passfile: Option<PathBuf>,
-}
-
-/// A user of an engine.
-#[derive(Clone)]
-pub struct StoreLogin {
-    /// The name.
-    pub user: String,
-    /// The password.
-    pub password: String,
+    /// What the user has agreed to. Without it, nothing: no credential goes to an engine that the settings name, and no vault
+    /// outside the workspace is used.
+    pub agreements: Option<Agreements>,
 }
 
 /// The longest deadline of a call to an engine. A worker that cannot renew its lease must have time to stop.
@@ -116,17 +113,46 @@ impl Tasks {
 /// The vault of a workspace; `None` if it has none. Looking for one does not make one.
 pub fn open(workspace: &Workspace, options: TaskOptions) -> Result<Option<Tasks>> {
     let home = VaultHome::of(workspace.path(), workspace.settings())?;
-    if home.has_vault() { open_at(workspace, &home, options).map(Some) } else { Ok(None) }
+    if !home.has_vault() {
+        return Ok(None);
+    }
+    agreed_vault(workspace, &options)?;
+    open_at(workspace, &home, options).map(Some)
+}
+
+/// A vault outside the workspace is used only if the user has agreed: a clone could take the tasks of another project.
+fn agreed_vault(workspace: &Workspace, options: &TaskOptions) -> Result<()> {
+    match named_outside(workspace.path(), workspace.settings())? {
+        Some((root, folder))
+            if !options.agreements.as_ref().is_some_and(|agreed| agreed.trusts_folder(&root, &folder)) =>
+        {
+            Err(foreign_vault(&root, &folder))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The fault of a vault outside the workspace that the user has not agreed to use there.
+pub fn foreign_vault(root: &Path, folder: &Path) -> Fault {
+    Fault::Untrusted {
+        what: format!(
+            "the vault `{}` is outside the workspace `{}`, and you have not agreed to use it there",
+            folder.display(),
+            root.display()
+        ),
+    }
 }
 
 /// The same; makes the vault's folders if they are missing.
 pub fn create(workspace: &Workspace, options: TaskOptions) -> Result<Tasks> {
+    agreed_vault(workspace, &options)?;
     open_at(workspace, &VaultHome::of(workspace.path(), workspace.settings())?, options)
 }
 
 /// The tasks in another store than the one that the settings name, for a copy. What a store with its own ledger records is
 /// not copied into that of the workspace.
 pub fn open_in(workspace: &Workspace, store: StoreChoice, options: TaskOptions) -> Result<Tasks> {
+    agreed_vault(workspace, &options)?;
     let mut home = VaultHome::of(workspace.path(), workspace.settings())?;
     home.settings.vault.store = store;
     home.settings.vault.sync = Sync::None;
@@ -170,15 +196,23 @@ fn open_store(
         workspace.ledger().clone()
     } else {
         let settings = Some(settings.clone());
-        let options = Options { settings, ledger_head: options.ledger_head, ..Options::default() };
+        let options = Options { settings, ledger_head: options.ledger_head.clone(), ..Options::default() };
         Workspace::open(&home.root, options)?.ledger().clone()
     };
     let durability = settings.vault.durability;
-    let journal = Arc::new(LedgerJournal::new(ledger, id, durability, options.observer));
+    let journal = Arc::new(LedgerJournal::new(ledger, id, durability, options.observer.clone()));
     let mut folder_options = FolderOptions::new(Arc::clone(&journal) as Arc<dyn Journal>);
     let copies = (lines == EngineLines::HereToo).then_some(journal as Arc<dyn Journal>);
     folder_options.durability = durability;
     folder_options.settle = settings.vault.settle.0;
+    let credentials = |engine| EngineCredentials {
+        engine,
+        // For a copy, the caller names the store, and not the configuration.
+        is_agreed: lines == EngineLines::InTheEngine
+            || options.agreements.as_ref().is_some_and(|agreed| agreed.trusts_engine(engine)),
+        login: options.login.as_ref(),
+        passfile: options.passfile.as_deref(),
+    };
     let (name, store): (_, Arc<dyn Store>) = match settings.vault.chosen_store() {
         StoreChoice::Folder => ("folder", Arc::new(FolderStore::open(&folder, folder_options)?)),
         StoreChoice::Git => {
@@ -196,10 +230,14 @@ fn open_store(
             ("git", Arc::new(GitStore::open(&folder, git_options)?))
         }
         StoreChoice::Engine(url) if EtcdUrl::is_one(url) => {
-            let login = options.login.map(|StoreLogin { user, password }| Login { user, password });
+            let etcd = EtcdUrl::parse(url)?;
+            let (credentials, own) = (credentials(url), etcd.tls.iter().flat_map(|tls| &tls.own));
+            credentials.check_files(&home.root, own.flat_map(|(cert, key)| [cert, key]))?;
+            let login = credentials.login()?.cloned();
+            let login = login.map(|StoreLogin { user, password }| Login { user, password });
             let private = folder.join(STATE_FOLDER).join("engine");
             let etcd_options = EtcdOptions {
-                url: EtcdUrl::parse(url)?,
+                url: etcd,
                 login,
                 base: home.root.clone(),
                 machine: machine_name(&private)?,
@@ -211,10 +249,7 @@ fn open_store(
             ("etcd", Arc::new(EtcdStore::open(etcd_options)?))
         }
         StoreChoice::Engine(url) if is_postgres(url) => {
-            let login = options.login.map(|StoreLogin { user, password }| (user, password));
-            let passfile = options.passfile.as_deref();
-            let store = open_postgres(url, &home.root, &settings.vault, login, passfile, copies)?;
-            ("postgres", Arc::new(store))
+            ("postgres", Arc::new(open_postgres(&credentials(url), &home.root, &settings.vault, copies)?))
         }
         StoreChoice::Engine(url) => return Err(unknown_engine(url)),
     };
@@ -223,6 +258,7 @@ fn open_store(
         lease: settings.vault.lease.0,
         max_attempts: settings.vault.max_attempts,
         retry: settings.vault.retry.iter().map(|pause| pause.0).collect(),
+        approve_by_move: settings.vault.approve_by_move,
     };
     let mut vault = Vault::new(store, terms);
     if settings.vault.is_shared() {
@@ -251,12 +287,38 @@ pub fn open_workspace(root: &Path, agent: Option<&Agent>, mut options: Options) 
     Workspace::open(root, Options { settings: Some(settings), ..options })
 }
 
+/// What a command sees of the tasks and cannot change, whatever its text is, and the folders in these where it may: those with the
+/// tasks that this agent has claimed. New tasks are files like others.
+pub fn closed_to_commands(workspace: &Workspace, agent: Option<&Agent>) -> (Vec<PathBuf>, Vec<PathBuf>) {
+    let (root, settings) = (workspace.path(), workspace.settings());
+    let (mut closed, mut open) = (Vec::new(), Vec::new());
+    for home in vault_homes(root, settings) {
+        let Ok(vault) = fs::canonicalize(home.folder()) else { continue };
+        let states = State::ALL.iter().filter(|state| **state != State::NeedsAction);
+        closed.extend(states.map(|state| vault.join(state.as_str())));
+        closed.push(vault.join(STATE_FOLDER));
+        let claimed = files_in(&vault, &home.settings).join(State::InProgress.as_str());
+        if let Some(agent) = agent.filter(|_| claimed.is_dir()) {
+            let own = claimed.join(agent.as_str());
+            // Otherwise the command could not write to a task that it claims later. If this fails, it cannot.
+            let _ = fs::create_dir(&own);
+            open.extend(Some(own).filter(|own| own.symlink_metadata().is_ok_and(|found| found.is_dir())));
+        }
+    }
+    (closed, open)
+}
+
+/// The vault of a workspace, and the one that it shares with other worktrees of a repository.
+fn vault_homes(root: &Path, settings: &Settings) -> Vec<VaultHome> {
+    let own = VaultHome { root: root.to_owned(), settings: settings.clone() };
+    let shared = VaultHome::of(root, settings).ok().filter(|home| home.root != root);
+    [Some(own), shared].into_iter().flatten().filter(VaultHome::has_vault).collect()
+}
+
 /// Adds what agents must not change in the vault: everything except new tasks and their own. The folders stay in place. The
 /// copy of the vault in a git worktree is protected, too, because a merge would bring its changes into the vault.
 fn protect_vaults(root: &Path, settings: &Settings, agent: Option<&Agent>, protected: &mut Protected) {
-    let own = VaultHome { root: root.to_owned(), settings: settings.clone() };
-    let shared = VaultHome::of(root, settings).ok().filter(|home| home.root != root);
-    for home in [Some(own), shared].into_iter().flatten().filter(VaultHome::has_vault) {
+    for home in vault_homes(root, settings) {
         if let Ok(vault) = fs::canonicalize(home.folder()) {
             protect_vault(&vault, &home.settings, agent, protected);
         }

@@ -11,11 +11,12 @@ use std::time::UNIX_EPOCH;
 
 use tollgate_base::digest::Digest;
 use tollgate_base::error::{At, Fault, Result};
-use tollgate_base::settings::{Settings, StoreChoice, VaultTree};
+use tollgate_base::settings::{Settings, StoreChoice, VaultSettings, VaultTree};
 use tollgate_base::task::State;
 use tollgate_guard::workspace::{STATE_FOLDER, read_settings};
 use tollgate_vault::{ClaimDeadlines, GitStore};
 
+use crate::trust::{outside, resolved};
 use crate::worktree::in_main_tree;
 
 /// The workspace that a vault belongs to. In a git worktree, this may be another workspace.
@@ -33,17 +34,36 @@ impl VaultHome {
     pub fn of(root: &Path, settings: &Settings) -> Result<Self> {
         let own = Self { root: root.to_owned(), settings: settings.clone() };
         let shared = match shared_with(root, settings) {
-            Ok(None) => return Ok(own),
+            Ok(None) => return own.under_the_rules_of_its_vault(),
             Ok(Some(root)) => {
                 let home = Self::at(root)?;
                 match home.has_vault() {
-                    true => return Ok(home),
+                    true => return home.under_the_rules_of_its_vault(),
                     false => Err(not_shared(&format!("`{}` has no vault", home.root.display()))),
                 }
             }
             Err(fault) => Err(fault),
         };
         if own.has_vault() { shared } else { Ok(own) }
+    }
+
+    /// The same, but if its vault is that of another workspace, the roles and terms of that workspace hold: the configuration of
+    /// a clone must not give its agents other rights there.
+    fn under_the_rules_of_its_vault(mut self) -> Result<Self> {
+        let Some(folder) = outside(&self.root, &self.folder()) else { return Ok(self) };
+        for root in folder.ancestors().filter(|root| root.join(STATE_FOLDER).join("config.toml").exists()) {
+            let other = Self::at(root.to_owned())?;
+            if resolved(&other.folder()) == folder {
+                let VaultSettings { lease, settle, max_attempts, retry, agents, approve_by_move, .. } =
+                    other.settings.vault;
+                let vault = self.settings.vault;
+                self.settings.agent = other.settings.agent;
+                self.settings.vault =
+                    VaultSettings { lease, settle, max_attempts, retry, agents, approve_by_move, ..vault };
+                return Ok(self);
+            }
+        }
+        Ok(self)
     }
 
     /// This workspace, with the settings in its configuration.
@@ -107,6 +127,15 @@ pub fn shared_with(root: &Path, settings: &Settings) -> Result<Option<PathBuf>> 
         VaultTree::Main => in_main_tree(root).map_err(|why| not_shared(&why))?,
     };
     Ok(other.filter(|other| other != root))
+}
+
+/// The vault outside a workspace that its settings, or a link in it, name; and the workspace that names it. The main tree of a
+/// git worktree is not outside: the repository knows the worktree.
+pub fn named_outside(root: &Path, settings: &Settings) -> Result<Option<(PathBuf, PathBuf)>> {
+    let own = VaultHome { root: root.to_owned(), settings: settings.clone() };
+    let home = shared_with(root, settings)?.map_or(Ok(own), VaultHome::at)?;
+    let names = if matches!(settings.vault.tree, VaultTree::At(_)) { root } else { &home.root };
+    Ok(outside(names, &home.folder()).map(|folder| (names.to_owned(), folder)))
 }
 
 fn not_shared(why: &str) -> Fault {

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use crate::digest::Digest;
-use crate::event::{ErrorType, FileChanged, FolderMoved, Guarantee, LateWrite, WriteRefused};
+use crate::event::{ErrorType, FileChanged, FolderMoved, LateWrite, WriteRefused};
 use crate::name::Agent;
 
 use super::finding::{Findings, Rule, shown};
@@ -54,10 +54,6 @@ impl FileHistories {
             return;
         }
         self.changes += 1;
-        if change.guarantee == Some(Guarantee::InView) {
-            // The workspace does not have it. The line of the run counts.
-            return;
-        }
         let landed = change.moved_to.as_deref().unwrap_or(file);
         if let Some(read) = records.acknowledged(agent, landed, change.hash_after)
             && read != change.hash_before

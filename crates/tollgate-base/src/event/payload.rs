@@ -103,8 +103,6 @@ words! {
         NoExchange = "no_exchange",
         /// The agent's own tool wrote the file between two hooks, under a reservation.
         Reserved = "reserved",
-        /// The file is in the private view of a run. If the change comes to the workspace, the run has a line of its own.
-        InView = "in_view",
     }
 }
 

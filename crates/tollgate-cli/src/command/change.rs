@@ -30,7 +30,11 @@ pub(crate) fn change(
             let view = invocation.viewpoint();
             Ok(Answer::Done(Said {
                 words: words::applied(&view, verb, &applied),
-                notes: words::weaker_guarantees(&view, &applied),
+                notes: match invocation.inner_state() {
+                    // The run commits the change, with its own guarantee.
+                    Some(_) => String::new(),
+                    None => words::weaker_guarantees(&view, &applied),
+                },
                 json: json(&applied),
             }))
         }

@@ -97,6 +97,10 @@ fn look(invocation: &Invocation, root: &Path, facts: &mut Vec<Fact>) {
             }),
         ),
     }
+    for folder in Configured::read(root).map(|configured| configured.outside).unwrap_or_default() {
+        let trusted = invocation.trust().trusts_folder(root, &folder.path);
+        add("folder", Ok(Fact::Outside { folder, trusted }));
+    }
     match Configured::read(root) {
         Ok(configured) if configured.notify.is_set() => {
             let trusted = invocation.trust().notify(root);

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::io;
+use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,6 +15,7 @@ use tollgate::ledger::Ledger;
 use tollgate::recovery::RecoveryEntry;
 use tollgate::settings::{StoreChoice, Wait};
 use tollgate::tasks::workspace_id;
+use tollgate::visible::plain_json;
 use tollgate::workspace::Workspace;
 use tollgate_export::{
     EventSource, ExportFormat, ExportKey, ExportOrigin, ExportStep, ExportTarget, Exporter, FileTexts,
@@ -181,7 +182,12 @@ fn target(
         return Ok((ExportTarget::Http(Receiver::new(endpoint, options)?), Some(endpoint.clone())));
     }
     let Some(out) = &args.out else {
-        return Ok((ExportTarget::Stream(Box::new(io::stdout().lock())), None));
+        let stdout = io::stdout();
+        let stream: Box<dyn Write> = match stdout.is_terminal() {
+            true => Box::new(VisibleLines(stdout.lock())),
+            false => Box::new(stdout.lock()),
+        };
+        return Ok((ExportTarget::Stream(stream), None));
     };
     let path = invocation.path(out)?;
     let folder = path.parent().unwrap_or(Path::new("/"));
@@ -196,6 +202,23 @@ fn target(
     }
     let file = OutFile::open(&path)?;
     Ok((ExportTarget::File(file), Some(path.to_string_lossy().into_owned())))
+}
+
+/// Lines of JSON for a terminal: the same meaning, with every character visible. Names in the ledger come from others, and a
+/// terminal would act on control characters in them. Each write has whole lines.
+struct VisibleLines<W>(W);
+
+impl<W: Write> Write for VisibleLines<W> {
+    fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
+        for line in String::from_utf8_lossy(lines).lines() {
+            writeln!(self.0, "{}", plain_json(line))?;
+        }
+        Ok(lines.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
 }
 
 /// The headers in the environment: `name=value,name=value`, with escapes as in a URL.

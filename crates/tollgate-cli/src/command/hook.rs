@@ -51,6 +51,10 @@ pub(crate) fn run_at_once(host: &'static dyn Host) -> ExitCode {
 }
 
 fn say(host: &'static dyn Host, global: &GlobalArgs) -> io::Result<()> {
+    // The whole program runs in a run, which guards what its tools do.
+    if tollgate_run::level_here().is_some() {
+        return Ok(());
+    }
     match hook::answer(host, global) {
         // Agent programs read the output of a hook as one JSON object.
         Some(answer) => writeln!(io::stdout().lock(), "{answer}"),

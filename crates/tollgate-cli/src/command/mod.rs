@@ -107,3 +107,47 @@ commands! {
         Completions(completions::CompletionsArgs) => completions::run,
     }
 }
+
+/// How a command works inside a run.
+pub(crate) enum InRun {
+    /// It needs neither files nor state.
+    Here,
+    /// On the files as the run sees them.
+    OnView,
+    /// Outside, for the run.
+    Carried,
+    /// Not at all: it is for people, or it starts work that does not end with the run.
+    Never,
+}
+
+impl Command {
+    pub(crate) fn in_run(&self) -> InRun {
+        match self {
+            Self::Run(_) | Self::Hook(_) | Self::Man(_) | Self::Completions(_) => InRun::Here,
+            Self::Read(_)
+            | Self::Write(_)
+            | Self::Edit(_)
+            | Self::Create(_)
+            | Self::Delete(_)
+            | Self::Move(_)
+            | Self::Apply(_)
+            | Self::Mcp(_) => InRun::OnView,
+            Self::Status(_)
+            | Self::Turn(_)
+            | Self::Merge(_)
+            | Self::Task(_)
+            | Self::Sync(_)
+            | Self::Undo(_)
+            | Self::Recovery(_)
+            | Self::Ledger(_)
+            | Self::Doctor(_) => InRun::Carried,
+            Self::Init(_)
+            | Self::Work(_)
+            | Self::Vault(_)
+            | Self::Serve(_)
+            | Self::Token(_)
+            | Self::Export(_)
+            | Self::Trust(_) => InRun::Never,
+        }
+    }
+}

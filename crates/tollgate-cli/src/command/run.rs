@@ -10,19 +10,19 @@ use std::process::{Command, exit};
 
 use clap::{Args, ValueEnum};
 use serde_json::Value;
-use tollgate::State;
 use tollgate::error::Fault;
 use tollgate::gate::Gate;
-use tollgate::tasks::VaultHome;
+use tollgate::name::Agent;
+use tollgate::tasks::closed_to_commands;
 use tollgate::turn::TurnState;
-use tollgate::workspace::Workspace;
 use tollgate_run::supervisor::{self, Side, Supervisor};
 use tollgate_run::{
-    AfterRun, ChangedRead, LEVEL_VARIABLE, ReadsCount, RecordFile, RunEnd, RunMode, RunNote, RunOutcome,
-    RunRecord, RunRequest,
+    AfterRun, ChangedRead, ReadsCount, RecordFile, RunEnd, RunMode, RunNote, RunOutcome, RunRecord,
+    RunRequest,
 };
 
 use crate::answer::{Answer, Form, Said};
+use crate::carrier;
 use crate::error::CliError;
 use crate::invocation::Invocation;
 use crate::output;
@@ -65,6 +65,9 @@ pub(crate) struct RunArgs {
     /// The folder with the turn of an agent whose hook lets this command run. The turn learns from the record
     #[arg(long, value_name = "DIR", hide = true, requires = "record")]
     by_hook: Option<PathBuf>,
+    /// The name under which the agent claims tasks, if it is not the agent's own
+    #[arg(long, value_name = "NAME", hide = true)]
+    claims_as: Option<Agent>,
     /// The command is one text, which an agent program would execute with a shell, and perhaps that shell. Its hook may let
     /// it run guarded
     #[arg(long, hide = true)]
@@ -102,10 +105,11 @@ pub(crate) fn run(invocation: &Invocation, args: &RunArgs) -> Result<Answer, Cli
     if args.prefixed {
         return Ok(run_prefixed(invocation, &args.command[0], args.command.get(1)));
     }
-    if Surroundings::has(LEVEL_VARIABLE) {
+    if invocation.run_level().is_some() {
         return Ok(replace_this_process(&args.command));
     }
-    match supervisor::split().map_err(CliError::RunFailed)? {
+    let agent = claimant(invocation, args)?;
+    match supervisor::split(&|| carrier::carrier(agent.as_ref())).map_err(CliError::RunFailed)? {
         Side::Supervisor(supervisor) => supervise(invocation, args, supervisor),
         Side::Front(None) => {
             let what = words::RUN_KILLED.into();
@@ -207,15 +211,18 @@ fn guarded(
         }
         _ => (invocation.turn(&gate)?, invocation.base()?),
     };
-    let mut pass: Vec<PathBuf> =
+    let pass: Vec<PathBuf> =
         args.pass.iter().map(|folder| invocation.path(folder)).collect::<Result<_, _>>()?;
-    pass.extend(task_folders(gate.workspace()));
+    let (mut closed, open) = closed_to_commands(gate.workspace(), claimant(invocation, args)?.as_ref());
+    closed.extend(invocation.closed_folders(gate.workspace().path()));
     let request = RunRequest {
         command: args.command.clone(),
         folder,
         mode: args.mode.into(),
         changed_read: if args.serial { ChangedRead::Refuse } else { ChangedRead::Note },
         pass,
+        closed,
+        open,
         keeps_running: args.keep_running,
         turn: turn.as_ref(),
         // The hook that asks for the record knows what the agent gets to see.
@@ -244,16 +251,12 @@ fn lend_stdout() -> io::Result<OwnedFd> {
     Ok(stdout)
 }
 
-/// The folders of tasks in the workspace. What happens to tasks must be visible to others at once.
-fn task_folders(workspace: &Workspace) -> Vec<PathBuf> {
-    let root = workspace.path();
-    let home = VaultHome::of(root, workspace.settings()).ok().filter(VaultHome::has_vault);
-    let Some(vault) = home.and_then(|home| home.folder().canonicalize().ok()) else { return Vec::new() };
-    if vault != root {
-        return if vault.starts_with(root) { vec![vault] } else { Vec::new() };
+/// The agent whose tasks the command may work on; `None` if a person runs it, who names one in each call.
+fn claimant(invocation: &Invocation, args: &RunArgs) -> Result<Option<Agent>, CliError> {
+    match &args.claims_as {
+        Some(agent) => Ok(Some(agent.clone())),
+        None => invocation.named_by_environment(),
     }
-    let folders = State::ALL.iter().map(|state| vault.join(state.as_str()));
-    folders.filter(|folder| folder.is_dir()).collect()
 }
 
 fn answer(invocation: &Invocation, args: &RunArgs, outcome: &RunOutcome) -> Answer {

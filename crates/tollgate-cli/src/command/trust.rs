@@ -10,11 +10,12 @@ use crate::person::Person;
 use crate::trust::Configured;
 use crate::words;
 
-/// Trust the commands and addresses in this workspace's configuration
+/// Trust the commands, addresses and folders in this workspace's configuration
 ///
 /// `.tollgate/config.toml` may come from somebody else, with a clone or a pull. tollgate runs its formatters and its notify
-/// command, and sends notices to its webhook and your password to its engine, only after you have agreed to exactly this file:
-/// if it changes, you are asked again. What is in your own configuration,
+/// command, and sends notices to its webhook, only after you have agreed to exactly this file: if it changes, you are asked
+/// again. Your passwords and keys go only to an engine whose address you have agreed to, and a vault or a folder for logs outside
+/// the workspace is used only if you have agreed to that folder. What is in your own configuration,
 /// `~/.config/tollgate/config.toml`, needs no agreement. If the state belongs to another user, tollgate ignores it until you
 /// have agreed to that, too.
 ///
@@ -41,6 +42,8 @@ pub(crate) fn run(invocation: &Invocation, args: &TrustArgs) -> Result<Answer, C
             "sha256": configured.digest(),
             "trusted": trusted,
             "commands": configured.commands,
+            "engine": configured.engine,
+            "folders": configured.outside.iter().map(|folder| folder.path.to_string_lossy()).collect::<Vec<_>>(),
         })
     };
     if args.remove {

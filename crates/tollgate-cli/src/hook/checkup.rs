@@ -57,7 +57,10 @@ pub(crate) fn checkups(invocation: &Invocation, root: &Path) -> Vec<Fact> {
         });
         match server {
             Ok(Some(registered)) => {
-                let state = try_server(&registered, &path).unwrap_or_else(Registration::Wrong);
+                let state = match host.server_off(home.as_deref(), root) {
+                    Some(by) if !registered.disabled => Registration::SwitchedOff(by),
+                    _ => try_server(&registered, &path).unwrap_or_else(Registration::Wrong),
+                };
                 facts.push(Fact::Server { host: host.name(), file: registered.file, state });
             }
             Ok(None) => {}
@@ -89,11 +92,13 @@ pub(crate) fn glance(invocation: &Invocation, root: &Path) -> Vec<HostStatus> {
             Some(Err(_)) => Hooks::Broken,
             None => match without_own(host, root) {
                 Ok(HookState::Through(other)) => Hooks::Through(other),
+                Ok(HookState::ThroughOff { .. }) => Hooks::NotApproved,
                 Ok(_) => Hooks::None,
                 Err(_) => Hooks::Broken,
             },
         };
-        let mcp = matches!(&server, Ok(Some(registered)) if !registered.disabled);
+        let mcp = matches!(&server, Ok(Some(registered)) if !registered.disabled)
+            && host.server_off(home.as_deref(), root).is_none();
         let last_seen = turns.iter().filter_map(|turns| last_call::time(turns, host.name())).max();
         Some(HostStatus {
             host: host.name(),
@@ -177,7 +182,11 @@ fn try_server(registered: &Registered, path: &[PathBuf]) -> Result<Registration,
 fn without_own(host: &dyn Host, root: &Path) -> Result<HookState, Fault> {
     for other in host.also_calls().iter().filter_map(|name| host::named(name)) {
         if other.setup().is_in_place(root)? {
-            return Ok(HookState::Through(other.name()));
+            let other = other.name();
+            return Ok(match host.hooks_off(Surroundings::home().as_deref(), root) {
+                Some(by) => HookState::ThroughOff { other, by },
+                None => HookState::Through(other),
+            });
         }
     }
     Ok(HookState::None)

@@ -72,6 +72,8 @@ pub(super) struct RunOf<'a> {
     pub(super) tollgate: &'a Path,
     pub(super) workspace: &'a Path,
     pub(super) agent: &'a Agent,
+    /// The agent's name for tasks.
+    pub(super) claims_as: &'a Agent,
     pub(super) turn: &'a TurnId,
     /// The folder of the turn. The command may have another environment, so it could not find it.
     pub(super) turns: &'a Path,
@@ -151,6 +153,8 @@ impl Prologue {
             self.record.display().to_string(),
             "--by-hook".into(),
             run.turns.display().to_string(),
+            "--claims-as".into(),
+            run.claims_as.to_string(),
         ];
         words.into_iter().chain(run.keep_running.then(|| "--keep-running".to_owned())).collect()
     }
@@ -317,6 +321,7 @@ mod tests {
             tollgate: &tollgate,
             workspace: Path::new("/it's a folder"),
             agent: &"a".parse().unwrap(),
+            claims_as: &"a".parse().unwrap(),
             turn: &TurnId::new().unwrap(),
             turns: folder,
             keep_running: false,

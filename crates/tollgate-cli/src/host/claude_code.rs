@@ -1,6 +1,6 @@
 //! Claude Code: hooks in `.claude/settings.json`. Several other programs copied its format.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
@@ -8,9 +8,11 @@ use super::event::{Aftermath, Call, Deed, Deeds, Heard, HookEvent, Shown};
 use super::fields::{
     call, changed, has, heard, is, other, path, print, read, replacement, says, shell, text, unknown, write,
 };
-use super::mcp::Registry;
+use super::mcp::{NAME as SERVER, Registry};
 use super::program::{Canary, Host, ShellPrefix, Traces};
-use super::setup::{EXIT_2, Setup, Trust, command, command_or, grouped};
+use super::settings_files::{SettingsFiles, is_on, leaves_out, names};
+use super::setup::{EXIT_2, Setup, command, command_or, grouped};
+use crate::surroundings::Surroundings;
 
 pub(super) struct ClaudeCode;
 
@@ -144,7 +146,16 @@ impl Host for ClaudeCode {
     }
 
     fn switches(&self) -> &'static [&'static str] {
-        &[".claude/settings.json", ".claude/settings.local.json", ".mcp.json", ".claude.json"]
+        &[
+            ".claude/settings.json",
+            ".claude/settings.local.json",
+            // What an administrator has set, as the program has last received it.
+            ".claude/remote-settings.json",
+            // Plugins bring hooks, servers and commands.
+            ".claude/plugins/*",
+            ".mcp.json",
+            ".claude.json",
+        ]
     }
 
     fn mcp(&self) -> Registry {
@@ -156,20 +167,33 @@ impl Host for ClaudeCode {
         Traces { program: "claude", home: ".claude", project: &[".claude", "CLAUDE.md"] }
     }
 
-    fn trust(&self, home: Option<&Path>, root: &Path) -> Trust {
-        let files = [
-            home.map(|home| home.join(".claude/settings.json")),
-            Some(root.join(".claude/settings.json")),
-            Some(root.join(".claude/settings.local.json")),
-        ];
-        for file in files.into_iter().flatten() {
-            let settings =
-                std::fs::read(&file).ok().and_then(|text| serde_json::from_slice::<Value>(&text).ok());
-            if settings.is_some_and(|settings| is(&settings, &["disableAllHooks"])) {
-                return Trust::SwitchedOff(format!("`disableAllHooks` in `{}`", file.display()));
-            }
-        }
-        Trust::NotNeeded
+    fn hooks_off(&self, home: Option<&Path>, root: &Path) -> Option<String> {
+        let settings = SettingsFiles::read(settings(home, root));
+        let managed = SettingsFiles::read(managed());
+        managed.any(&["disableAllHooks", "allowManagedHooksOnly"], is_on).or_else(|| {
+            let keys = ["disableAllHooks", "env.CLAUDE_CODE_SIMPLE"];
+            keys.into_iter().find_map(|key| settings.first(key, is_on))
+        })
+    }
+
+    fn server_off(&self, home: Option<&Path>, root: &Path) -> Option<String> {
+        let lists = ["disabledMcpjsonServers", "disabledMcpServers", "deniedMcpServers"];
+        let all = SettingsFiles::read(managed().into_iter().chain(settings(home, root)));
+        let is_ours = |list: &Value| names(list, |name| name == SERVER);
+        // What a person has chosen for this folder.
+        let folder = match Surroundings::folder_in("CLAUDE_CONFIG_DIR") {
+            Some(folder) => Some(folder),
+            None => home.map(Path::to_owned),
+        };
+        let choices = SettingsFiles::read(folder.map(|folder| folder.join(".claude.json")));
+        all.any(&lists, is_ours)
+            .or_else(|| all.any(&["allowedMcpServers"], |list| leaves_out(list, SERVER)))
+            .or_else(|| {
+                choices.any(&["projects"], |projects| {
+                    let project = root.to_str().map_or(&Value::Null, |root| &projects[root]);
+                    lists.iter().any(|list| is_ours(&project[list]))
+                })
+            })
     }
 
     fn shell_marks(&self) -> &'static [&'static str] {
@@ -179,6 +203,20 @@ impl Host for ClaudeCode {
     fn canary(&self, session: &str, folder: &Path, event: Canary, file: &Path) -> Value {
         canary(session, folder, event, file)
     }
+}
+
+/// The settings of a person and of a project. The first file that has a key decides.
+fn settings(home: Option<&Path>, root: &Path) -> impl Iterator<Item = PathBuf> {
+    let own = Surroundings::folder_in("CLAUDE_CONFIG_DIR").or_else(|| home.map(|home| home.join(".claude")));
+    let project = ["settings.local.json", "settings.json"].map(|name| root.join(".claude").join(name));
+    project.into_iter().chain(own.map(|own| own.join("settings.json")))
+}
+
+/// The settings of an administrator.
+fn managed() -> Vec<PathBuf> {
+    let folder = Path::new("/etc/claude-code");
+    let parts = std::fs::read_dir(folder.join("managed-settings.d")).into_iter().flatten().flatten();
+    parts.map(|part| part.path()).chain([folder.join("managed-settings.json")]).collect()
 }
 
 /// An event of this format, with the tools of the program that sent it.

@@ -14,6 +14,7 @@ use super::fields::{
 };
 use super::mcp::Registry;
 use super::program::{Canary, Host, Traces};
+use super::settings_files::variable_for_hooks;
 use super::setup::{Setup, command, command_or};
 use crate::replace::FileAccess;
 
@@ -40,6 +41,9 @@ const HARMLESS: &[&str] = &[
 ];
 
 const OTHERWISE: &str = "echo '{\"cancel\":true,\"errorMessage\":\"the tollgate hook crashed; this write was blocked; see: tollgate doctor\"}'";
+
+/// The files with variables that the runtime of Cline loads in the folder in which Cline starts.
+const ENVIRONMENTS: &[&str] = &[".env", ".env.local", ".env.development", ".env.production"];
 
 impl Host for Cline {
     fn name(&self) -> &'static str {
@@ -146,7 +150,25 @@ impl Host for Cline {
     }
 
     fn switches(&self) -> &'static [&'static str] {
-        &[".cline/hooks/*", ".clinerules/hooks/*", "Cline/Hooks/*", "cline_mcp_settings.json"]
+        &[
+            ".cline/hooks/*",
+            ".clinerules/hooks/*",
+            "Cline/Hooks/*",
+            "cline_mcp_settings.json",
+            ".cline/data/settings/*",
+            ".cline/data/globalState.json",
+            // Plugins are code.
+            ".cline/plugins/*",
+            "Cline/Plugins/*",
+            ".agents/plugins/*",
+            // The runtime that Cline is built with loads the code that these name, in the folder in which Cline starts.
+            "bunfig.toml",
+            ".bunfig.toml",
+        ]
+    }
+
+    fn hooks_off(&self, _: Option<&Path>, root: &Path) -> Option<String> {
+        ENVIRONMENTS.iter().find_map(|name| variable_for_hooks(&root.join(name)))
     }
 
     fn mcp(&self) -> Registry {

@@ -1,6 +1,6 @@
 //! Codex CLI: hooks in `.codex/hooks.json`. It has no tool for reading: it reads with shell commands and writes with patches.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use tollgate::digest::Digest;
@@ -8,8 +8,9 @@ use tollgate::digest::Digest;
 use super::claude_code;
 use super::event::{Call, Deeds, Heard};
 use super::fields::{has, heard, other, patched, print, shell, text};
-use super::mcp::Registry;
+use super::mcp::{NAME as SERVER, Registry};
 use super::program::{Canary, Host, Traces};
+use super::settings_files::{SettingsFiles, is_on};
 use super::setup::{EXIT_2, Setup, Trust, command, command_or, grouped, is_ours};
 use crate::surroundings::Surroundings;
 
@@ -46,6 +47,11 @@ fn identities(hooks: &Value) -> Vec<(String, String)> {
         }
     }
     found
+}
+
+/// The user's folder, where Codex looks for it.
+fn own_folder(home: Option<&Path>) -> Option<PathBuf> {
+    Surroundings::folder_in("CODEX_HOME").or_else(|| home.map(|home| home.join(".codex")))
 }
 
 /// `PreToolUse` as `pre_tool_use`.
@@ -117,7 +123,8 @@ impl Host for Codex {
     }
 
     fn switches(&self) -> &'static [&'static str] {
-        &[".codex/hooks.json", ".codex/config.toml"]
+        // Profiles, plugins and rules have any names. Its own sandbox closes the folder of a project, too.
+        &[".codex/*"]
     }
 
     fn mcp(&self) -> Registry {
@@ -129,19 +136,36 @@ impl Host for Codex {
         Traces { program: "codex", home: ".codex", project: &[".codex"] }
     }
 
+    fn hooks_off(&self, home: Option<&Path>, root: &Path) -> Option<String> {
+        let managed = SettingsFiles::read(["/etc/codex/requirements.toml".into()]);
+        let own = [Some(root.join(".codex")), own_folder(home), Some("/etc/codex".into())];
+        let layers = SettingsFiles::read(own.into_iter().flatten().map(|folder| folder.join("config.toml")));
+        let features = ["features.hooks", "features.codex_hooks"];
+        managed.any(&["allow_managed_hooks_only"], is_on).or_else(|| {
+            let off = |value: &Value| *value == false;
+            features.into_iter().find_map(|key| managed.first(key, off).or_else(|| layers.first(key, off)))
+        })
+    }
+
+    fn server_off(&self, _: Option<&Path>, _: &Path) -> Option<String> {
+        let managed = SettingsFiles::read(["/etc/codex/requirements.toml".into()]);
+        managed.any(&["mcp_servers"], |allowed| allowed.is_object() && allowed.get(SERVER).is_none())
+    }
+
     fn trust(&self, home: Option<&Path>, root: &Path) -> Trust {
+        if let Some(by) = self.hooks_off(home, root) {
+            return Trust::SwitchedOff(by);
+        }
         let read = |path: &Path| std::fs::read_to_string(path).ok();
         let file = root.join(FILE);
-        // Codex looks in the same places.
-        let folder = Surroundings::folder_in("CODEX_HOME").or_else(|| home.map(|home| home.join(".codex")));
-        let config = folder.and_then(|folder| read(&folder.join("config.toml")));
+        let config = own_folder(home).and_then(|folder| read(&folder.join("config.toml")));
         let config = config.and_then(|text| text.parse::<toml::Table>().ok()).unwrap_or_default();
         let hooks = read(&file).and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
         let state = |key: &str| config.get("hooks")?.get("state")?.get(key);
         for (place, hash) in identities(&hooks) {
             let state = state(&format!("{}:{place}", file.display()));
             if state.and_then(|state| state.get("enabled")?.as_bool()) == Some(false) {
-                return Trust::SwitchedOff("`enabled = false` in Codex's `config.toml`".into());
+                return Trust::SwitchedOff("disabled by `enabled = false` in Codex's `config.toml`".into());
             }
             match state.and_then(|state| state.get("trusted_hash")?.as_str()) {
                 Some(trusted) if trusted == hash => {}

@@ -4,7 +4,7 @@
 //! decides. `init` uses camel case. This file understands both, because Copilot also calls the hooks in
 //! `.claude/settings.json`, after its own, and then uses snake case (seen with 1.0.102).
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
@@ -13,10 +13,12 @@ use super::fields::{
     call, changed, has, heard, mentions, other, patched, print, read, replacement, shell, text, unknown,
     write,
 };
-use super::mcp::Registry;
+use super::mcp::{NAME as SERVER, Registry};
 use super::program::{Canary, Host, Traces};
+use super::settings_files::{SettingsFiles, is_on, names};
 use super::setup::{EXIT_2, Setup, command, command_or};
 use crate::replace::FileAccess;
+use crate::surroundings::Surroundings;
 
 pub(super) struct Copilot;
 
@@ -128,12 +130,33 @@ impl Host for Copilot {
     fn switches(&self) -> &'static [&'static str] {
         &[
             ".github/hooks/*",
+            ".github/copilot/*",
             ".github/mcp.json",
+            ".github/lsp.json",
+            // Extensions are code.
+            ".github/extensions/*",
             ".vscode/mcp.json",
             ".copilot/config.json",
+            ".copilot/settings.json",
             ".copilot/mcp-config.json",
+            ".copilot/lsp-config.json",
+            ".copilot/permissions-config.json",
             ".copilot/hooks/*",
+            ".copilot/extensions/*",
+            ".copilot/installed-plugins/*",
         ]
+    }
+
+    fn hooks_off(&self, home: Option<&Path>, root: &Path) -> Option<String> {
+        let settings = SettingsFiles::read(settings(home, root));
+        // The second is a list of hashes, and we do not know the hashes of our hooks.
+        let disables = |value: &Value| is_on(value) || value.as_array().is_some_and(|list| !list.is_empty());
+        settings.any(&["disableAllHooks", "disabledHooks"], disables)
+    }
+
+    fn server_off(&self, home: Option<&Path>, root: &Path) -> Option<String> {
+        let settings = SettingsFiles::read(settings(home, root));
+        settings.any(&["disabledMcpServers"], |list| names(list, |name| name == SERVER))
     }
 
     fn mcp(&self) -> Registry {
@@ -166,6 +189,15 @@ impl Host for Copilot {
         }
         payload
     }
+}
+
+/// The settings of a project and of a person. Any of them can disable hooks.
+fn settings(home: Option<&Path>, root: &Path) -> impl Iterator<Item = PathBuf> {
+    let own = Surroundings::folder_in("COPILOT_HOME").or_else(|| home.map(|home| home.join(".copilot")));
+    let project =
+        ["settings.local.json", "settings.json"].map(|name| root.join(".github/copilot").join(name));
+    let own = own.into_iter().flat_map(|own| ["settings.json", "config.json"].map(|name| own.join(name)));
+    project.into_iter().chain(own)
 }
 
 fn after(call: Call, result: Option<&Value>) -> HookEvent {

@@ -10,6 +10,7 @@ use super::fields::{
 };
 use super::mcp::Registry;
 use super::program::{Canary, Host, Traces};
+use super::settings_files::{SettingsFiles, names};
 use super::setup::{EXIT_2, Setup, command, command_or};
 
 pub(super) struct CursorEditor;
@@ -106,7 +107,25 @@ impl Host for CursorEditor {
     }
 
     fn switches(&self) -> &'static [&'static str] {
-        &[".cursor/hooks.json", ".cursor/mcp.json"]
+        &[
+            ".cursor/hooks.json",
+            ".cursor/mcp.json",
+            // Permissions can deny the tools of a server.
+            ".cursor/cli.json",
+            ".cursor/cli-config.json",
+            "cursor/cli-config.json",
+            ".cursor/permissions.json",
+            ".cursor/sandbox.json",
+            ".cursor/environment.json",
+            ".cursor/plugins/*",
+        ]
+    }
+
+    fn server_off(&self, home: Option<&Path>, root: &Path) -> Option<String> {
+        let own = home.map(|home| home.join(".cursor/cli-config.json"));
+        let settings = SettingsFiles::read([root.join(".cursor/cli.json")].into_iter().chain(own));
+        let is_ours = |rule: &str| rule.starts_with("Mcp(tollgate") || rule.starts_with("Mcp(*");
+        settings.any(&["permissions.deny"], |list| names(list, is_ours))
     }
 
     fn mcp(&self) -> Registry {

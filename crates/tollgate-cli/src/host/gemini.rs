@@ -1,6 +1,6 @@
 //! Gemini CLI: hooks in `.gemini/settings.json`. Its calls and turns have no ids.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use tollgate::turn::Extent;
@@ -9,8 +9,9 @@ use super::event::{Aftermath, Call, Deed, Deeds, Heard, HookEvent, Shown};
 use super::fields::{
     call, changed, has, heard, other, path, print, read, replacement, says, shell, text, unknown, write,
 };
-use super::mcp::Registry;
+use super::mcp::{NAME as SERVER, Registry};
 use super::program::{Canary, Host, ShellPrefix, Traces};
+use super::settings_files::{SettingsFiles, leaves_out, names, variable_for_hooks};
 use super::setup::{Setup, command, command_or, grouped};
 
 pub(super) struct Gemini;
@@ -132,9 +133,34 @@ impl Host for Gemini {
             ".gemini/settings.json",
             ".gemini/trustedFolders.json",
             ".gemini/extensions/*",
+            ".gemini/mcp-server-enablement.json",
+            ".gemini/policies/*",
+            // What its sandbox executes before the program.
+            ".gemini/sandbox.bashrc",
+            ".gemini/sandbox.Dockerfile",
             ".gemini/.env",
             ".gemini/tollgate.bash",
         ]
+    }
+
+    fn hooks_off(&self, home: Option<&Path>, root: &Path) -> Option<String> {
+        let settings = SettingsFiles::read(settings(home, root));
+        // A list of all files together.
+        let is_ours = |name: &str| name.contains("tollgate hook");
+        settings
+            .first("hooksConfig.enabled", |enabled| *enabled == false)
+            .or_else(|| settings.any(&["hooksConfig.disabled"], |list| names(list, is_ours)))
+            .or_else(|| variable_for_hooks(&environment(home, root)?))
+    }
+
+    fn server_off(&self, home: Option<&Path>, root: &Path) -> Option<String> {
+        let settings = SettingsFiles::read(settings(home, root));
+        let chosen = home.map(|home| home.join(".gemini/mcp-server-enablement.json"));
+        settings
+            .first("admin.mcp.enabled", |enabled| *enabled == false)
+            .or_else(|| settings.any(&["mcp.excluded"], |list| names(list, |name| name == SERVER)))
+            .or_else(|| settings.first("mcp.allowed", |list| leaves_out(list, SERVER)))
+            .or_else(|| SettingsFiles::read(chosen).first("tollgate.enabled", |enabled| *enabled == false))
     }
 
     fn mcp(&self) -> Registry {
@@ -161,6 +187,21 @@ impl Host for Gemini {
         json!({"session_id": session, "cwd": folder, "hook_event_name": name, "timestamp": "2026-01-01T00:00:00Z",
             "tool_name": tool, "tool_input": input, "tool_response": {"llmContent": "one\n"}})
     }
+}
+
+/// The settings. The first file that has a key decides.
+fn settings(home: Option<&Path>, root: &Path) -> impl Iterator<Item = PathBuf> {
+    let system = Path::new("/etc/gemini-cli");
+    let own = home.map(|home| home.join(".gemini/settings.json"));
+    let project = [system.join("settings.json"), root.join(".gemini/settings.json")];
+    project.into_iter().chain(own).chain([system.join("system-defaults.json")])
+}
+
+/// The only `.env` file that Gemini loads in this folder.
+fn environment(home: Option<&Path>, root: &Path) -> Option<PathBuf> {
+    let mut folders = root.ancestors().chain(home);
+    let files = |folder: &Path| [folder.join(".gemini/.env"), folder.join(".env")];
+    folders.find_map(|folder| files(folder).into_iter().find(|file| file.exists()))
 }
 
 fn deeds(tool: &str, input: &Value) -> Deeds {

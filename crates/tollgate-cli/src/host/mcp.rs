@@ -14,7 +14,7 @@ use super::setup::Became;
 use crate::replace::FileAccess;
 
 /// The name of our entry.
-const NAME: &str = "tollgate";
+pub(super) const NAME: &str = "tollgate";
 
 /// In the instructions for a person: the path of the workspace, in JSON.
 pub(super) const WORKSPACE: &str = "WORKSPACE";

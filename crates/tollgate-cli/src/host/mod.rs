@@ -17,6 +17,7 @@ mod opencode;
 pub(crate) mod patch;
 mod program;
 mod program_file;
+mod settings_files;
 mod setup;
 
 use std::path::{Path, PathBuf};

@@ -1,6 +1,6 @@
 //! opencode: hooks are functions of a plugin. tollgate's plugin in `.opencode/plugin/` passes the events to the command.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
@@ -10,8 +10,10 @@ use super::fields::{
 };
 use super::mcp::Registry;
 use super::program::{Canary, Host, Traces};
+use super::settings_files::SettingsFiles;
 use super::setup::Setup;
 use crate::replace::FileAccess;
+use crate::surroundings::Surroundings;
 
 pub(super) struct Opencode;
 
@@ -104,15 +106,39 @@ impl Host for Opencode {
     }
 
     fn switches(&self) -> &'static [&'static str] {
-        // The user's own plugins are in `~/.config/opencode`.
+        // The user's own files are in `~/.config/opencode`.
         &[
             "opencode.json",
             "opencode.jsonc",
+            "opencode/config.json",
+            // Plugins for its screen.
+            "tui.json",
+            "tui.jsonc",
             ".opencode/plugin/*",
             ".opencode/plugins/*",
             "opencode/plugin/*",
             "opencode/plugins/*",
+            // Its tools are code, too, and so are the packages that plugins and tools import.
+            ".opencode/tool/*",
+            ".opencode/tools/*",
+            "opencode/tool/*",
+            "opencode/tools/*",
+            ".opencode/package.json",
+            ".opencode/node_modules/*",
         ]
+    }
+
+    fn server_off(&self, home: Option<&Path>, root: &Path) -> Option<String> {
+        let own = Surroundings::folder_in("XDG_CONFIG_HOME").or_else(|| Some(home?.join(".config")));
+        let folders =
+            [Some(root.join(".opencode")), Some(root.to_owned()), own.map(|own| own.join("opencode"))];
+        let files = |folder: PathBuf| ["opencode.jsonc", "opencode.json"].map(|name| folder.join(name));
+        let settings = SettingsFiles::read(folders.into_iter().flatten().flat_map(files));
+        let off = |value: &Value| *value == false;
+        let patterns = ["tools.tollgate*", "tools.tollgate_*", "tools.*"];
+        settings
+            .first("mcp.tollgate.enabled", off)
+            .or_else(|| patterns.into_iter().find_map(|pattern| settings.first(pattern, off)))
     }
 
     fn mcp(&self) -> Registry {

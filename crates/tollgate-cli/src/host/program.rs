@@ -57,8 +57,8 @@ pub(crate) trait Host: Sync {
     /// The hooks in its configuration.
     fn setup(&self) -> Setup;
 
-    /// The files that enable or disable its hooks and MCP servers, as ends of paths: in every project and in the user's home.
-    /// The last part may be `*`. Agents may not change them, because they could disable the guard.
+    /// The files that enable or disable its hooks and MCP servers, or that load code into it, as ends of paths: in every project
+    /// and in the user's home. The last part may be `*`. Agents may not change them, because they could disable the guard.
     fn switches(&self) -> &'static [&'static str];
 
     /// The MCP servers in its configuration.
@@ -75,10 +75,21 @@ pub(crate) trait Host: Sync {
         &[]
     }
 
+    /// By which setting its hooks are disabled, or made to do something else.
+    fn hooks_off(&self, home: Option<&Path>, root: &Path) -> Option<String> {
+        let _ = (home, root);
+        None
+    }
+
+    /// By which setting, outside of its own entry, our MCP server is disabled.
+    fn server_off(&self, home: Option<&Path>, root: &Path) -> Option<String> {
+        let _ = (home, root);
+        None
+    }
+
     /// Whether the program would call the installed hooks, judging by its settings.
     fn trust(&self, home: Option<&Path>, root: &Path) -> Trust {
-        let _ = (home, root);
-        Trust::NotNeeded
+        self.hooks_off(home, root).map_or(Trust::NotNeeded, Trust::SwitchedOff)
     }
 
     /// A payload about this file and session, for testing the installed hooks.

@@ -46,7 +46,7 @@ pub(crate) enum Trust {
     Given,
     /// A person must approve the hooks first. This is how.
     Missing(&'static str),
-    /// A setting disables the hooks. This is where.
+    /// A setting disables or changes the hooks: by which, and where.
     SwitchedOff(String),
 }
 

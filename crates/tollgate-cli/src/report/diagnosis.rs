@@ -19,7 +19,7 @@ use tollgate_run::RunLevel;
 
 use crate::host::{FoundHost, Trust};
 use crate::root::FoundBy;
-use crate::trust::Commands;
+use crate::trust::{Commands, OutsideFolder};
 
 /// The result of one check.
 #[derive(Debug)]
@@ -35,6 +35,11 @@ pub(crate) enum Fact {
     /// The configuration has commands.
     Commands {
         commands: Commands,
+        trusted: bool,
+    },
+    /// The configuration, or a link, names a folder outside the workspace.
+    Outside {
+        folder: OutsideFolder,
         trusted: bool,
     },
     /// The configuration says whom to tell when something needs a person.
@@ -162,6 +167,7 @@ impl Fact {
             Self::Workspace { .. } | Self::Ignored { .. } => "workspace",
             Self::Settings { .. } => "settings",
             Self::Commands { .. } => "commands",
+            Self::Outside { .. } => "folder",
             Self::Notify { .. } => "notify",
             Self::FileSystem(_) | Self::OtherFileSystem => "file system",
             Self::NoState | Self::State { .. } => "state",
@@ -190,7 +196,9 @@ impl Fact {
             Self::OtherFileSystem | Self::Ignored { .. } | Self::Breakers(_) | Self::Unapproved { .. } => {
                 Level::Warning
             }
-            Self::Commands { trusted, .. } | Self::Notify { trusted } => warn_if(!trusted),
+            Self::Commands { trusted, .. } | Self::Outside { trusted, .. } | Self::Notify { trusted } => {
+                warn_if(!trusted)
+            }
             Self::Settings { settings, .. } => warn_if(settings.guard.mode != GuardMode::Enforce),
             Self::FileSystem(found) => {
                 warn_if(found.guarantee() != Guarantee::Full || found.reach == Reach::Network)
@@ -203,9 +211,13 @@ impl Fact {
                 Some(_) => Level::Problem,
                 None => warn_if(head_file.is_none()),
             },
-            Self::Host(HostCheckup { hooks: HookState::InPlace { wrong: Some(_), .. }, .. }) => {
-                Level::Problem
-            }
+            Self::Host(HostCheckup {
+                hooks:
+                    HookState::InPlace { wrong: Some(_), .. }
+                    | HookState::InPlace { trust: Trust::SwitchedOff(_), .. }
+                    | HookState::ThroughOff { .. },
+                ..
+            }) => Level::Problem,
             Self::Host(HostCheckup { hooks: HookState::InPlace { trust, .. }, .. }) => {
                 warn_if(!matches!(trust, Trust::NotNeeded | Trust::Given))
             }
@@ -214,7 +226,9 @@ impl Fact {
             Self::Host(HostCheckup { found, has_server, .. }) => {
                 warn_if(!has_server && (found.on_path || found.in_project.is_some()))
             }
-            Self::Server { state: Registration::Wrong(_), .. } => Level::Problem,
+            Self::Server { state: Registration::Wrong(_) | Registration::SwitchedOff(_), .. } => {
+                Level::Problem
+            }
             Self::Server { state, .. } => warn_if(*state == Registration::Disabled),
             Self::Recovery { late, .. } => warn_if(*late > 0),
             Self::RunLevel { why_not, .. } => warn_if(why_not.is_some()),
@@ -257,6 +271,8 @@ pub(crate) enum Registration {
     NotStarted(String),
     /// The entry is switched off.
     Disabled,
+    /// A setting outside of the entry disables it. This is where.
+    SwitchedOff(String),
     /// Why it cannot be used.
     Wrong(String),
 }
@@ -268,6 +284,8 @@ pub(crate) enum HookState {
     None,
     /// Not installed, but the program also calls the hooks of this other program, which are installed.
     Through(&'static str),
+    /// The same, but a setting disables all hooks of the program. This is where.
+    ThroughOff { other: &'static str, by: String },
     /// Installed, but not as this version installs them.
     Outdated,
     /// Installed by this version.

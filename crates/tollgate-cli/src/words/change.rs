@@ -55,7 +55,7 @@ pub(crate) fn weaker_guarantees(view: &Viewpoint, applied: &[Applied]) -> String
 /// The meaning of a weaker guarantee; `None` for the full one.
 pub(super) fn guarantee(guarantee: Guarantee) -> Option<&'static str> {
     match guarantee {
-        Guarantee::Full | Guarantee::Reserved | Guarantee::InView => None,
+        Guarantee::Full | Guarantee::Reserved => None,
         Guarantee::NoQuiet => Some(
             "this file system has no file leases, so if another program saves the file during a write, tollgate \
              detects and keeps that save only afterwards",

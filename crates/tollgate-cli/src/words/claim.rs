@@ -167,6 +167,7 @@ pub(crate) fn nobody_decides(why: &NoPerson) -> String {
         NoPerson::Agent(agent) => {
             format!("`{}` is an agent, and only people approve, reject, retry, return and edit tasks", plain(agent))
         }
+        NoPerson::InRun => "only people approve, reject, retry, return and edit tasks, and this is a command of `tollgate run`".into(),
         NoPerson::NoTerminal => {
             "only people approve, reject, retry, return and edit tasks, and no person can read and type here: standard input or standard \
              error is not a terminal"

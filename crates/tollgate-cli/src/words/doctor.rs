@@ -22,10 +22,13 @@ use super::run::run_level;
 use super::status::missing_vault_problem;
 use super::task::vault_words;
 use super::text::{Viewpoint, ago, count, counted, quoted, shown, size};
-use super::trust::commands_words;
+use super::trust::{commands_words, outside_words};
 use crate::host::Trust;
 use crate::report::diagnosis::{Checked, Fact, HookState, HostCheckup, Registration};
 use crate::report::status::StatusProblem;
+
+/// How to fix a setting that disables hooks or a server.
+const DELETE_SETTING: &str = "delete that setting, unless you want it; agents cannot do it for you";
 
 /// All findings, one after the other, then a summary.
 pub(crate) fn diagnosis(checked: &[Checked]) -> String {
@@ -68,6 +71,13 @@ fn host_words(view: &Viewpoint, checkup: &HostCheckup) -> (String, Option<String
         HookState::Through(other) => {
             (format!("`{host}` is guarded by the hooks of `{other}`, which it calls too{program}"), None)
         }
+        HookState::ThroughOff { other, by } => (
+            format!(
+                "`{host}` is not guarded: it calls the hooks of `{other}` too, but they are {}{program}",
+                plain(by)
+            ),
+            Some(DELETE_SETTING.into()),
+        ),
         HookState::Outdated => (
             format!("`{host}`: hooks installed by another version of tollgate{program}"),
             Some(format!("{set_up} to update them")),
@@ -90,10 +100,9 @@ fn host_words(view: &Viewpoint, checkup: &HostCheckup) -> (String, Option<String
                 Trust::Missing(how) => {
                     ("installed and responding, but not approved yet".to_owned(), Some((*how).to_owned()))
                 }
-                Trust::SwitchedOff(by) => (
-                    format!("installed and responding, but disabled by {}", plain(by)),
-                    Some("enable them".into()),
-                ),
+                Trust::SwitchedOff(by) => {
+                    (format!("installed and responding, but {}", plain(by)), Some(DELETE_SETTING.into()))
+                }
             };
             let level = match level {
                 Some(level) => {
@@ -118,6 +127,7 @@ pub(crate) fn finding(view: &Viewpoint, fact: &Fact) -> (String, Option<String>)
         ),
         Fact::Settings { settings, written } => settings_words(settings, *written),
         Fact::Commands { commands, trusted } => commands_words(commands, *trusted),
+        Fact::Outside { folder, trusted } => outside_words(view, folder, *trusted),
         Fact::Notify { trusted: true } => ("you trust whom the configuration tells when something needs a person".into(), None),
         Fact::Notify { trusted: false } => (
             "nobody is told when something needs a person: you have not trusted the command or the webhook in `[notify]`".into(),
@@ -222,6 +232,9 @@ pub(crate) fn finding(view: &Viewpoint, fact: &Fact) -> (String, Option<String>)
                 Registration::Responding => (format!("{place} and responding"), None),
                 Registration::NotStarted(program) => {
                     (format!("{place}; not tested, because it is `{}` and not `tollgate`", plain(program)), None)
+                }
+                Registration::SwitchedOff(by) => {
+                    (format!("{place}, but {}", plain(by)), Some(DELETE_SETTING.into()))
                 }
                 Registration::Disabled => (format!("{place}, but disabled there"), Some("enable it".into())),
                 Registration::Wrong(why) => (

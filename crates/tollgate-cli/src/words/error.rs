@@ -39,9 +39,9 @@ pub(super) fn fault_words(view: &Viewpoint, fault: &Fault) -> String {
             format!("cannot {doing} `{}`: {}", shown(view, path), plain(&source.to_string()))
         }
         // The TOML parser shows the place on several lines.
-        Fault::Config { path, what } if what.trim_end().contains('\n') => {
+        Fault::ConfigLine { path, quoted, .. } => {
             let lines =
-                what.trim_end().lines().map(|line| format!("  {}", plain(line)).trim_end().to_owned());
+                quoted.trim_end().lines().map(|line| format!("  {}", plain(line)).trim_end().to_owned());
             format!("`{}` is not valid\n{}", shown(view, path), lines.collect::<Vec<_>>().join("\n"))
         }
         Fault::Config { path, what } => match what.strip_prefix("it ") {
@@ -95,6 +95,9 @@ pub(super) fn hint(fault: &Fault) -> String {
         Fault::Invalid { what } => invalid_hint(what),
         Fault::Io { doing: "open the workspace", .. } => {
             "give the path of a folder that exists; a relative path starts at the current folder"
+        }
+        Fault::Io { doing: "use the folder", .. } => {
+            "delete the link, make a folder in its place, and move the tasks there that belong to this vault"
         }
         Fault::Io { doing: "listen on", source, .. } if source.kind() == io::ErrorKind::AddrInUse => {
             "another program uses this port, perhaps another `tollgate serve`; `--listen 127.0.0.1:0` picks a free port"

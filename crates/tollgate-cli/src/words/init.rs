@@ -66,6 +66,9 @@ pub(crate) fn init(
 pub(crate) fn nothing_changed(fault: Fault) -> Fault {
     match fault {
         Fault::Config { path, what } => Fault::Config { path, what: format!("{what}; nothing was changed") },
+        Fault::ConfigLine { path, line, quoted } => {
+            Fault::ConfigLine { path, line, quoted: format!("{quoted}; nothing was changed") }
+        }
         fault => fault,
     }
 }

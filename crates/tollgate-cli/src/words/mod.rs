@@ -76,7 +76,7 @@ pub(crate) use text::Viewpoint;
 pub(crate) use token::{token_added, token_removed, tokens};
 pub(crate) use trust::{
     NOT_TRUSTED, TRUST_QUESTION, foreign_state, forgotten, half_a_login, hook_untrusted, ignored_state,
-    nobody_trusts, to_trust, trust_refused, trusted, untrusted_engine,
+    nobody_trusts, to_trust, trust_refused, trusted, untrusted_log,
 };
 pub(crate) use turn::{turn_ended, turn_shown, turns};
 pub(crate) use usage::{

@@ -83,6 +83,7 @@ pub(crate) fn not_the_last_change(files: &[FileChanged]) -> String {
 pub(crate) fn nobody_undoes(why: &NoPerson) -> String {
     let why = match why {
         NoPerson::Agent(agent) => format!("`{agent}` is an agent, and `undo` asks only people"),
+        NoPerson::InRun => "in a run, `undo` cannot ask".to_owned(),
         NoPerson::NoTerminal => "without a terminal, `undo` cannot ask".to_owned(),
     };
     format!("refused: {why}\nhint: give `--yes` to restore without a question")

@@ -7,7 +7,7 @@ use tollgate::visible::plain;
 use super::task::unrendered;
 use super::text::{Viewpoint, shown};
 use crate::error::NoPerson;
-use crate::trust::{Commands, Configured};
+use crate::trust::{Commands, Configured, Holds, OutsideFolder};
 
 pub(crate) const TRUST_QUESTION: &str = "trust exactly this? type `yes` to trust it:";
 
@@ -17,6 +17,7 @@ pub(crate) const NOT_TRUSTED: &str = "the answer was not `yes`, so nothing new i
 pub(crate) fn nobody_trusts(why: &NoPerson) -> String {
     match why {
         NoPerson::Agent(agent) => format!("`{}` is an agent, and only people trust commands", plain(agent)),
+        NoPerson::InRun => "only people trust commands, and this is a command of `tollgate run`".into(),
         NoPerson::NoTerminal => {
             "only people trust commands, and no person can read and type here: standard input or standard error is not \
              a terminal"
@@ -57,10 +58,50 @@ pub(crate) fn to_trust(
         words += "\nit has no commands";
     }
     if let Some(engine) = &configured.engine {
-        words +=
-            &format!("\nits tasks are in `{}`, which gets your password if you have set one", plain(engine));
+        words += &format!(
+            "\naddress for tasks: `{}`, which gets your credentials: `TOLLGATE_STORE_PASSWORD`, the password file of PostgreSQL, \
+             the certificate that the address names",
+            plain(engine)
+        );
+    }
+    for OutsideFolder { holds, path } in &configured.outside {
+        words += &format!("\nfolder outside the workspace for {}: `{}`", held(*holds), shown(view, path));
     }
     words
+}
+
+fn held(holds: Holds) -> &'static str {
+    match holds {
+        Holds::Vault => "tasks",
+        Holds::Logs => "the logs of agents",
+    }
+}
+
+/// The logs are not where the configuration says.
+pub(crate) fn untrusted_log(folder: &Path) -> String {
+    format!(
+        "note: the logs of agents are in your own state folder, and not in `{}`, which is outside the workspace: you have not \
+         trusted it\nhint: read the configuration, then run `tollgate trust`",
+        plain(&folder.to_string_lossy())
+    )
+}
+
+/// The doctor's finding about a folder outside the workspace.
+pub(super) fn outside_words(
+    view: &Viewpoint,
+    folder: &OutsideFolder,
+    trusted: bool,
+) -> (String, Option<String>) {
+    let (path, what) = (shown(view, &folder.path), held(folder.holds));
+    match trusted {
+        true => (format!("you trust the folder for {what} outside the workspace, `{path}`"), None),
+        false => (
+            format!(
+                "the folder for {what}, `{path}`, is outside the workspace and not used: you have not trusted it"
+            ),
+            Some("read the configuration, then run `tollgate trust`".into()),
+        ),
+    }
 }
 
 fn quoted(command: &[String]) -> String {
@@ -83,15 +124,6 @@ pub(crate) fn ignored_state(root: &Path, owner: u32) -> String {
          hint: if you trust that user, run `tollgate trust -C {}`",
         plain(&root.to_string_lossy()),
         super::text::quoted(root)
-    )
-}
-
-/// The fault of an engine that the configuration names and that the user has not agreed to.
-pub(crate) fn untrusted_engine(url: &str) -> String {
-    format!(
-        "your password for engines is not sent to `{}`, which the configuration of this workspace names: you have not trusted \
-         it. Read the configuration and run `tollgate trust`, or unset `TOLLGATE_STORE_PASSWORD`",
-        plain(url)
     )
 }
 

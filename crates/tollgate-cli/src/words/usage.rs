@@ -18,6 +18,20 @@ pub(super) fn usage(error: &UsageError) -> (String, String) {
             "no turn given".into(),
             "start one with `tollgate turn begin`, then give `--turn ID` or set `TOLLGATE_TURN`".into(),
         ),
+        E::OtherName { own, given } => (
+            format!("this command runs for `{own}`, and would act under the name `{given}`"),
+            format!("run it with `--agent {own}`"),
+        ),
+        E::NotInRun => (
+            "this command does not work inside `tollgate run`".into(),
+            "run it outside, or ask a person to run it in their own terminal".into(),
+        ),
+        E::NoDoor(why) => (
+            format!("the process in front of this run, which alone can change tasks and state, cannot be reached: {why}"),
+            "call `tollgate` before the command ends, from a process that may open sockets; otherwise run it outside of \
+             `tollgate run`"
+                .into(),
+        ),
         E::TurnOfAnother { turn, owner, agent } => (
             format!("the turn `{turn}` belongs to `{owner}`, not to `{agent}`"),
             format!("omit `--agent`, or start a turn with `tollgate turn begin --agent {agent}`"),

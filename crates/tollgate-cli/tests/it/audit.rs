@@ -20,7 +20,7 @@ impl History {
     fn new() -> Self {
         let world = World::new();
         world.run("init --vault").is(0);
-        let settings = "[guard]\ndurability = \"fast\"\n[vault]\ndurability = \"fast\"\nsettle = \"0s\"\nretry = []\n\
+        let settings = "[guard]\ndurability = \"fast\"\n[vault]\ndurability = \"fast\"\nsettle = \"0s\"\nretry = []\napprove_by_move = true\n\
                         [agent.red]\nallowed = []\nsensitive = [\"pay\"]\n[agent.blue]\nallowed = [\"pay\"]\n";
         world.puts(".tollgate/config.toml", settings);
         Self { world, records: RefCell::default() }
@@ -173,8 +173,8 @@ fn an_honest_history_is_valid() {
     exit 0
     --- stdout
     valid: no line contradicts the promises
-      lines    48
-      files    6, 17 changes, 1 outside change
+      lines    47
+      files    6, 16 changes, 1 outside change
       tasks    5, 9 claims
     ");
 }
@@ -436,10 +436,10 @@ fn a_planted_fault_is_explained_to_people() {
     exit 1
     --- stdout
     not valid: a finding contradicts the promises
-      lines    47
-      files    6, 17 changes, 1 outside change
+      lines    46
+      files    6, 16 changes, 1 outside change
       tasks    5, 9 claims
-    flaw: line 28, `fails.md`: `blue` claimed it, but `red` has owned it since line 26 (two_owners)
+    flaw: line 27, `fails.md`: `blue` claimed it, but `red` has owned it since line 25 (two_owners)
     hint: if other workspaces use this vault, give `--shared`
     ");
 }

@@ -74,7 +74,7 @@ fn the_first_page_of_help() {
       hook         Check an agent program's tool call, before and after it runs
       doctor       Check the workspace: how well files are protected here, what is broken, and how to
                    fix it
-      trust        Trust the commands and addresses in this workspace's configuration
+      trust        Trust the commands, addresses and folders in this workspace's configuration
       man          Write man pages into a folder, one for each command
       completions  Print a completion script for a shell
       help         Print this message or the help of the given subcommand(s)

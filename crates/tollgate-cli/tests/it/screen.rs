@@ -118,3 +118,25 @@ fn man_pages_for_every_command() {
     hint: try again; if it fails again, run `tollgate doctor`
     ");
 }
+
+#[test]
+fn an_export_on_a_terminal_has_no_control_characters_and_a_pipe_gets_the_bytes() {
+    let world = World::new();
+    let name = "a\u{9b}31mb\u{85}\u{202e}";
+    world.tollgate(["write", name]).stdin("x").ends().is(0);
+    for format in ["ndjson", "cloudevents", "otlp", "agent-trace"] {
+        let export = || world.tollgate(["export", "--to", format]);
+        let shown = export().typed("").is(0).shown;
+        assert!(shown.contains("a\\u009b31mb\\u0085\\u202e"), "{format}: {shown}");
+        assert!(
+            !shown.contains(|c: char| c.is_control() && c != '\n' || c == '\u{202e}'),
+            "{format}: {shown:?}"
+        );
+        let piped = export().typed_with_stdout("").is(0).stdout;
+        assert!(piped.contains(name), "{format}: {piped:?}");
+        let read = |text: &str| -> Vec<serde_json::Value> {
+            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        };
+        assert_eq!(read(&shown).len(), read(&piped).len(), "{format}");
+    }
+}

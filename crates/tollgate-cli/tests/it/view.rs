@@ -14,7 +14,8 @@ use crate::world::{Process, World, until};
 /// A machine whose folders show the tasks at this address.
 fn machine(url: &str) -> World {
     World::with(&format!(
-        "[vault]\nstore = \"{url}\"\nview = true\nsettle = \"200ms\"\nremote_timeout = \"1s\"\nretry = []\n"
+        "[vault]\nstore = \"{url}\"\nview = true\nsettle = \"200ms\"\nremote_timeout = \"1s\"\nretry = []\n\
+         approve_by_move = true\n"
     ))
 }
 
@@ -72,7 +73,7 @@ pub(crate) fn two_machines(url: &str, stop: &dyn Fn(), start: &dyn Fn()) {
     assert_eq!(until_shown(&other, "Needs_Action/plants.md"), "# Water the plants\n");
     assert_eq!(one.json("task list --state Needs_Action")[0]["task"], "plants.md");
 
-    // A move by hand is an approval.
+    // A move by hand is an approval, because the settings say so.
     let claimed = other.json("task claim plants --agent blue");
     until_shown(&one, "In_Progress/blue/plants.md");
     let id = claimed["claim_id"].as_str().unwrap();

@@ -181,8 +181,10 @@ fn a_sensitive_action_is_drafted_approved_and_executed_once() {
 }
 
 #[test]
-fn a_person_can_approve_by_moving_the_file() {
-    let world = world("[agent.cloud]\nsensitive = [\"payment\"]\n[agent.local]\nallowed = [\"payment\"]\n");
+fn a_person_can_approve_by_moving_the_file_if_the_settings_say_so() {
+    let world = world(
+        "approve_by_move = true\n[agent.cloud]\nsensitive = [\"payment\"]\n[agent.local]\nallowed = [\"payment\"]\n",
+    );
     world.run("task add Rent --action payment").is(0);
     work(&world, "--agent cloud --once", "true").ends().is(0);
     fs::rename(world.path("vault/Pending_Approval/rent.md"), world.path("vault/Approved/rent.md")).unwrap();
@@ -311,6 +313,7 @@ fn each_agent_has_a_log() {
     );
     // A log that cannot be written does not stop the work.
     let world = self::world("[log]\ndir = \"/proc/no-such-folder\"\n");
+    world.tollgate(["trust"]).typed("yes").is(0);
     world.run("task add X").is(0);
     work(&world, "--agent blue --once", "true").ends().is(0);
     assert!(in_done(&world, "x"));

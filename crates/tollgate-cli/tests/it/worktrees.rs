@@ -137,6 +137,12 @@ fn the_settings_of_the_main_tree_are_those_of_the_vault() {
     let text = fs::read_to_string(&config).unwrap();
     let absolute = format!("dir = {}", json!(trees.path("tasks")));
     fs::write(&config, text.replacen("dir = \"tasks\"", &absolute, 1)).unwrap();
+    let refused = trees.run("two", "task list").is(2);
+    assert!(
+        refused.stderr().contains("run `tollgate trust` in your own terminal, in that workspace"),
+        "{refused}"
+    );
+    trees.world.tollgate(["trust"]).typed("yes").is(0);
     assert_eq!(trees.json("two", "task list")[0]["agent"], "blue");
 }
 
@@ -226,6 +232,8 @@ fn the_worktrees_of_a_bare_repository_name_the_tree_with_the_vault() {
             fs::read_to_string(&config).unwrap().replacen("[vault]\n", "[vault]\ntree = \"../three\"\n", 1);
         fs::write(&config, text).unwrap();
     }
+    assert!(trees.run("four", "task list").is(2).stderr().contains("tollgate trust"));
+    trees.world.tollgate(["trust"]).folder(trees.path("four")).typed("yes").is(0);
     trees.json("four", "task claim pay --agent blue");
     trees.run("three", "task claim pay --agent red").is(1);
     assert_eq!(trees.json("three", "task list")[0]["agent"], "blue");

@@ -74,6 +74,105 @@ fn the_workflow_of_a_release_and_the_action_are_valid() {
     assert_eq!(lint(&broken).len(), 1, "it does complain");
 }
 
+/// The jobs of a workflow, each with its name and its text.
+fn jobs(workflow: &str) -> Vec<(&str, String)> {
+    let (_, text) = workflow.split_once("\njobs:\n").expect("it has jobs");
+    let mut jobs: Vec<(&str, String)> = Vec::new();
+    for line in text.lines() {
+        let name = line
+            .strip_prefix("  ")
+            .filter(|name| !name.starts_with([' ', '#']))
+            .and_then(|name| name.strip_suffix(':'));
+        match (name, jobs.last_mut()) {
+            (Some(name), _) => jobs.push((name, String::new())),
+            (None, Some((_, text))) => *text += &format!("{line}\n"),
+            (None, None) => {}
+        }
+    }
+    jobs
+}
+
+/// What is unsafe in a workflow: an action that its author can change after we have looked at it, and a job that has a
+/// credential and runs more than what publishes.
+fn unsafe_parts(workflow: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for line in workflow.lines().filter_map(|line| line.trim().trim_start_matches("- ").strip_prefix("uses:"))
+    {
+        let reference =
+            line.trim().split(" #").next().unwrap().split_once('@').map_or("", |(_, after)| after);
+        let is_commit = reference.len() == 40 && reference.bytes().all(|b| b.is_ascii_hexdigit());
+        let version = reference.strip_prefix('v').unwrap_or_default();
+        let is_release =
+            version.split('.').count() == 3 && version.split('.').all(|part| part.parse::<u32>().is_ok());
+        if !is_commit && !is_release {
+            found.push(format!("`{}` is not a commit or a release", line.trim()));
+        }
+    }
+    for (name, text) in jobs(workflow) {
+        let has_credential =
+            ["id-token: write", "contents: write", "secrets.", "github.token", "environment:"]
+                .iter()
+                .any(|word| text.contains(word));
+        let builds = [
+            "actions/checkout",
+            "cargo ",
+            "rustup",
+            "pip ",
+            "python",
+            "npm install",
+            "npm ci",
+            "npm pack",
+            "npx",
+            "make ",
+            "apt-get",
+            "curl ",
+            "tar ",
+        ];
+        for word in builds.into_iter().filter(|word| has_credential && text.contains(word)) {
+            found.push(format!("`{name}` has a credential and uses `{}`", word.trim()));
+        }
+    }
+    found
+}
+
+#[test]
+fn a_release_uses_fixed_actions_and_builds_nothing_with_a_credential() {
+    let workflow = fs::read_to_string(root().join(".github/workflows/release.yml")).unwrap();
+    let names: Vec<&str> = jobs(&workflow).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["archive", "wheel", "npm", "assemble", "publish", "publish-npm"]);
+    assert_eq!(unsafe_parts(&workflow), [""; 0]);
+    // It does find what it looks for.
+    let commit = "@08c6903cd8c0fde910a37f88322edcfb5dd907a8";
+    for reference in ["@main", "@v5", "@release/v1", ""] {
+        let found = unsafe_parts(&workflow.replace(commit, reference));
+        assert!(found.len() == 4 && found[0].contains("not a commit"), "{reference}: {found:?}");
+    }
+    assert_eq!(unsafe_parts(&workflow.replace(commit, "@v5.0.0")), [""; 0]);
+    for (step, word) in [
+        ("      - run: cargo install --locked cargo-cyclonedx\n", "cargo"),
+        ("      - uses: actions/checkout@v5.0.0\n", "actions/checkout"),
+    ] {
+        for job in ["publish", "publish-npm"] {
+            let start = format!("\n  {job}:\n");
+            let (before, after) = workflow.split_once(&start).unwrap();
+            let broken = format!(
+                "{before}{start}{}",
+                after.replacen("    steps:\n", &format!("    steps:\n{step}"), 1)
+            );
+            assert_eq!(unsafe_parts(&broken), [format!("`{job}` has a credential and uses `{word}`")]);
+        }
+    }
+    let broken = workflow.replacen(
+        "    runs-on: ubuntu-24.04\n",
+        "    runs-on: ubuntu-24.04\n    env: { X: '${{ secrets.X }}' }\n",
+        1,
+    );
+    assert!(
+        unsafe_parts(&broken).iter().any(|found| found.contains("`assemble` has a credential")),
+        "{broken}"
+    );
+}
+
 #[test]
 fn the_plugin_has_the_hooks_that_init_writes() {
     let world = World::new();

@@ -109,6 +109,68 @@ fn a_program_with_another_checksum_is_not_installed() {
 }
 
 #[test]
+fn a_link_in_the_archive_is_not_followed() {
+    let released = Released::new("1.0.0");
+    let archive = released.folder("latest/download").join(format!("tollgate-{TARGET}.tar.gz"));
+    released.world.puts("private", "s3cret");
+    let packed = |make: &dyn Fn(&Path)| {
+        let folder = released.world.tmp().join("packed");
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir(&folder).unwrap();
+        make(&folder);
+        let mut pack = Command::new("tar");
+        pack.arg("-czf").arg(&archive).arg("-C").arg(&folder).args(["other", "tollgate"]);
+        assert!(pack.status().unwrap().success());
+        let sum = hash(fs::read(&archive).unwrap());
+        let sums = format!("{sum}  tollgate-{TARGET}.tar.gz\n");
+        fs::write(released.folder("latest/download/SHA256SUMS"), sums).unwrap();
+        released.script(&[]).ends()
+    };
+    let symbolic = packed(&|folder| {
+        fs::write(folder.join("other"), "x").unwrap();
+        symlink(released.world.path("private"), folder.join("tollgate")).unwrap();
+    });
+    nothing_was_installed(&released, symbolic, "as a regular file");
+    let hard = packed(&|folder| {
+        fs::write(folder.join("other"), "x").unwrap();
+        fs::hard_link(folder.join("other"), folder.join("tollgate")).unwrap();
+    });
+    nothing_was_installed(&released, hard, "as a regular file");
+    let is_folder = packed(&|folder| {
+        fs::write(folder.join("other"), "x").unwrap();
+        fs::create_dir(folder.join("tollgate")).unwrap();
+    });
+    nothing_was_installed(&released, is_folder, "as a regular file");
+}
+
+#[test]
+fn a_release_comes_over_https_only_also_after_a_redirect() {
+    let released = Released::new("1.0.0");
+    for address in ["http://127.0.0.1:9/releases", "ftp://127.0.0.1/releases", "127.0.0.1/releases"] {
+        let ran = released.script(&[]).env("TOLLGATE_RELEASES", address).ends();
+        nothing_was_installed(&released, ran, "does not begin with https://");
+    }
+    // A `curl` that only notes how it was called.
+    let noted = released.world.path("noted");
+    let tools = released.world.tmp().join("tools");
+    fs::create_dir(&tools).unwrap();
+    fs::write(tools.join("curl"), format!("#!/bin/sh\necho \"$@\" >>'{}'\nexit 22\n", noted.display()))
+        .unwrap();
+    fs::set_permissions(tools.join("curl"), fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:/usr/bin:/bin", tools.display());
+    let with = |address: &str, wanted: &str| {
+        let mut run = released.script(&[]).env("TOLLGATE_RELEASES", address);
+        run.command.env("PATH", &path);
+        nothing_was_installed(&released, run.ends(), "cannot download");
+        let call = fs::read_to_string(&noted).unwrap();
+        fs::remove_file(&noted).unwrap();
+        assert!(call.contains(wanted), "{call}");
+    };
+    with("https://example.org/releases", "--max-redirs 5 --retry 3 --proto =https --proto-redir =https ");
+    with("file:///releases", "--proto =file --proto-redir =file ");
+}
+
+#[test]
 fn a_missing_tool_is_named() {
     let released = Released::new("1.0.0");
     let tools = ["sh", "awk", "cut", "mktemp", "rm", "mkdir", "cp", "chmod", "mv", "cat", "uname", "gzip"];
@@ -128,7 +190,7 @@ fn a_missing_tool_is_named() {
         run.command.env("PATH", &folder);
         run.ends()
     };
-    nothing_was_installed(&released, with(&["sha256sum", "tar"]), "neither curl nor wget");
+    nothing_was_installed(&released, with(&["sha256sum", "tar"]), "curl is not installed");
     nothing_was_installed(&released, with(&["curl", "tar"]), "neither sha256sum nor shasum");
     nothing_was_installed(&released, with(&["curl", "sha256sum"]), "tar is not installed");
     with(&["curl", "sha256sum", "tar"]).is(0);

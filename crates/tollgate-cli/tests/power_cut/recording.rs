@@ -55,6 +55,13 @@ impl Argument {
         path.unwrap_or_default().into()
     }
 
+    /// A field of a structure: `{flags=O_RDWR|O_CREAT, mode=0660}`.
+    fn field(&self, name: &str) -> Option<Self> {
+        let (_, value) = self.text.split_once(&format!("{name}="))?;
+        let text = value.split([',', '}']).next()?.to_owned();
+        Some(Self { text, bytes: None })
+    }
+
     fn number(&self) -> usize {
         self.text.parse().unwrap_or_else(|_| panic!("`{}` is not a number", self.text))
     }
@@ -116,6 +123,10 @@ impl Recording {
         match call {
             "open" => self.opens(process, self.path(None, &a[0]), &a[1].text, a.get(2), &answer),
             "openat" => self.opens(process, self.path(Some(&a[0]), &a[1]), &a[2].text, a.get(3), &answer),
+            "openat2" => {
+                let path = self.path(Some(&a[0]), &a[1]);
+                self.opens(process, path, &a[2].text, a[2].field("mode").as_ref(), &answer);
+            }
             "mkdir" => self.makes_folder(self.path(None, &a[0]), &a[1]),
             "mkdirat" => self.makes_folder(self.path(Some(&a[0]), &a[1]), &a[2]),
             "unlink" | "rmdir" => self.removes(self.path(None, &a[0])),

@@ -73,7 +73,7 @@ fn an_answer_that_cannot_be_read_is_neither_a_version_nor_a_token() {
         });
         let url = EtcdUrl::parse(&format!("etcd://127.0.0.1:{port}/x")).unwrap();
         let login = token.map(|_| Login { user: "ada".to_owned(), password: "secret".to_owned() });
-        let client = Client::new(&url, login, Duration::from_millis(300), Path::new(".")).unwrap();
+        let client = Client::new(&url, login, Duration::from_secs(10), Path::new(".")).unwrap();
         let called = client.range(&Range::all("x"));
         // Nothing but the question was sent, so nothing was changed.
         let Err(CallError::Unsent(fault @ Fault::Unreachable { .. })) = called else {

@@ -438,7 +438,7 @@ impl FileStep {
         let lost_owner = self.ownership == Ownership::Lost;
         let change = FileChanged {
             moved_to: deed.moved_to().map(|to| to.relative.display().to_string()),
-            guarantee: Some(if request.root.in_view { Guarantee::InView } else { self.guarantee() }),
+            guarantee: Some(self.guarantee()),
             owner: lost_owner.then_some(FileOwner::Changed),
             took_us,
             via: request.level.map(|_| "run".to_owned()),

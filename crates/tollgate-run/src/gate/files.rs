@@ -84,12 +84,16 @@ impl<'a> Files<'a> {
 
     /// Where a path leads, if it is under guard.
     fn lead(&self, tracee: &Tracee, path: &PathArgument, last: FinalLink) -> Judged<Option<Guarded>> {
+        Ok(match self.find(tracee, path, last)? {
+            Lead::Outside(_) => None,
+            Lead::Inside { given, path } => Some(Guarded { given, path }),
+        })
+    }
+
+    fn find(&self, tracee: &Tracee, path: &PathArgument, last: FinalLink) -> Judged<Lead> {
         // What cannot be read is refused: nobody knows what it would change.
-        match tracee.lead(&self.memory.view, path.at, &path.text, last) {
-            Ok(Lead::Outside) => Ok(None),
-            Ok(Lead::Inside { given, path }) => Ok(Some(Guarded { given, path })),
-            Err(_) => Err(CallAnswer::Fails(libc::EACCES)),
-        }
+        let found = tracee.lead(&self.memory.view, path.at, &path.text, last);
+        found.map_err(|_| CallAnswer::Fails(libc::EACCES))
     }
 
     /// Where the path of a change leads. `None` if no rule applies to it. A change of a protected path is refused, and every
@@ -100,9 +104,29 @@ impl<'a> Files<'a> {
         path: &PathArgument,
         last: FinalLink,
     ) -> Result<Judged<Option<Guarded>>> {
-        let guarded = match self.lead(tracee, path, last) {
-            Ok(Some(guarded)) => guarded,
-            Ok(None) => return Ok(Ok(None)),
+        match self.led(tracee, path, last)? {
+            Ok(led) => self.under_guard(led),
+            Err(answer) => Ok(Err(answer)),
+        }
+    }
+
+    /// The same, also for a path that only the rules for protected paths apply to.
+    pub(super) fn led(
+        &mut self,
+        tracee: &Tracee,
+        path: &PathArgument,
+        last: FinalLink,
+    ) -> Result<Judged<Option<Guarded>>> {
+        let guarded = match self.find(tracee, path, last) {
+            Ok(Lead::Inside { given, path }) => Guarded { given, path },
+            Ok(Lead::Outside(Some(path))) if self.program.is_closed(&path) => {
+                if tracee.is_tollgate(&self.memory.view) {
+                    return Ok(Ok(None));
+                }
+                let refusal = self.program.protected(&path);
+                return self.refuse(refusal).map(Err);
+            }
+            Ok(Lead::Outside(_)) => return Ok(Ok(None)),
             Err(answer) => return Ok(Err(answer)),
         };
         // Every tollgate guards its own writes. What it changes is news to the command.
@@ -114,9 +138,12 @@ impl<'a> Files<'a> {
             let refusal = self.program.protected(&guarded.path);
             return self.refuse(refusal).map(Err);
         }
-        if self.memory.passes(&guarded.path) {
-            return Ok(Ok(None));
-        }
+        Ok(Ok(Some(guarded)))
+    }
+
+    /// The path of a change, if all rules apply to it.
+    pub(super) fn under_guard(&mut self, led: Option<Guarded>) -> Result<Judged<Option<Guarded>>> {
+        let Some(guarded) = led.filter(|led| !self.memory.passes(&led.path)) else { return Ok(Ok(None)) };
         match self.program.fenced(&guarded.path)? {
             Some(refusal) => self.refuse(refusal).map(Err),
             None => Ok(Ok(Some(guarded))),
@@ -136,7 +163,15 @@ impl<'a> Files<'a> {
                 Err(answer) => Ok(Err(answer)),
             };
         }
-        let guarded = match self.named(tracee, path, last)? {
+        let led = match self.led(tracee, path, last)? {
+            Ok(led) => led,
+            Err(answer) => return Ok(Err(answer)),
+        };
+        // git itself writes another file, and renames it.
+        if let Err(answer) = self.must_plant_no_command(None, led.as_ref())? {
+            return Ok(Err(answer));
+        }
+        let guarded = match self.under_guard(led)? {
             Ok(Some(guarded)) => guarded,
             Ok(None) => return Ok(Ok(())),
             Err(answer) => return Ok(Err(answer)),
@@ -220,7 +255,14 @@ impl<'a> Files<'a> {
             Ok(_) => FileState::Unreadable,
             Err(answer) => return Ok(Err(answer)),
         };
-        match self.named(tracee, to, FinalLink::Keep)? {
+        let to = match self.led(tracee, to, FinalLink::Keep)? {
+            Ok(to) => to,
+            Err(answer) => return Ok(Err(answer)),
+        };
+        if let Err(answer) = self.must_plant_no_command(None, to.as_ref())? {
+            return Ok(Err(answer));
+        }
+        match self.under_guard(to)? {
             // The kernel makes sure that nothing is replaced.
             Ok(Some(to)) if there(&to.path) == There::Nothing => {
                 self.memory.becomes(&to.path, FileState::Absent, state);
@@ -231,16 +273,69 @@ impl<'a> Files<'a> {
     }
 
     fn symlink(&mut self, tracee: &Tracee, path: &PathArgument) -> Result<Judged<()>> {
-        match self.named(tracee, path, FinalLink::Keep)? {
-            Ok(path) => self.must_bring_nothing_protected([&path, &None]),
-            Err(answer) => Ok(Err(answer)),
+        if let Err(answer) = self.must_bring_nothing_protected(tracee, &[path])? {
+            return Ok(Err(answer));
+        }
+        let led = match self.led(tracee, path, FinalLink::Keep)? {
+            Ok(led) => led,
+            Err(answer) => return Ok(Err(answer)),
+        };
+        if let Err(answer) = self.must_plant_no_command(None, led.as_ref())? {
+            return Ok(Err(answer));
+        }
+        Ok(self.under_guard(led)?.map(drop))
+    }
+
+    /// What comes to a configuration of git must not plant a command there. `None`: nobody knows what comes, or it comes from
+    /// outside of the workspace.
+    pub(super) fn must_plant_no_command(
+        &mut self,
+        from: Option<&Guarded>,
+        to: Option<&Guarded>,
+    ) -> Result<Judged<()>> {
+        match to {
+            Some(to) if self.program.plants_command(from.map(|from| from.path.as_path()), &to.path) => {
+                let refusal = self.program.protected(&to.path);
+                self.refuse(refusal).map(Err)
+            }
+            _ => Ok(Ok(())),
         }
     }
 
-    /// A folder or a link must not bring protected names to a path, or take them away.
-    pub(super) fn must_bring_nothing_protected(&mut self, ends: [&Option<Guarded>; 2]) -> Result<Judged<()>> {
-        for end in ends.into_iter().flatten() {
-            let file = self.program.file(&end.path)?;
+    /// A rename of a folder or a link must not bring protected names to a path, or take them away.
+    pub(super) fn must_carry_nothing_protected(
+        &mut self,
+        tracee: &Tracee,
+        ends: [&PathArgument; 2],
+    ) -> Result<Judged<()>> {
+        for end in ends {
+            let carries = |end: &Guarded| matches!(there(&end.path), There::Folder | There::Link);
+            match self.lead(tracee, end, FinalLink::Keep) {
+                Ok(Some(end)) if carries(&end) => return self.must_bring_nothing_protected(tracee, &ends),
+                Ok(_) => {}
+                Err(answer) => return Ok(Err(answer)),
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// Nothing protected is at these paths, or could come to them.
+    fn must_bring_nothing_protected(
+        &mut self,
+        tracee: &Tracee,
+        ends: &[&PathArgument],
+    ) -> Result<Judged<()>> {
+        // tollgate guards itself.
+        if tracee.is_tollgate(&self.memory.view) {
+            return Ok(Ok(()));
+        }
+        for end in ends {
+            let end = match self.lead(tracee, end, FinalLink::Keep) {
+                Ok(Some(end)) => end,
+                Ok(None) => continue,
+                Err(answer) => return Ok(Err(answer)),
+            };
+            let file = self.program.file_itself(&end.path)?;
             if let Some(protected) = self.program.protected_around(&file).first() {
                 let refusal = self.program.protected(protected);
                 return self.refuse(refusal).map(Err);

@@ -5,8 +5,7 @@
 //! that what is meant for the command does not end it. If it dies all the same, the command dies, and every supervised call
 //! of what the command has started fails.
 
-use std::io::{self, IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
@@ -14,10 +13,7 @@ use std::path::Path;
 use std::process::{Child, Command};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, recvmsg, sendmsg,
-};
+use rustix::net::RecvFlags;
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitOptions, chdir, pidfd_open, pidfd_send_signal,
     set_parent_process_death_signal, setpgid, waitpid,
@@ -28,6 +24,8 @@ use super::files::{Files, Settled};
 use super::remembered::Remembered;
 use super::tracee::Tracee;
 use super::why_not::{may_not_look, why_not_installed};
+use crate::descriptors;
+use crate::door::{self, FOLDER_VARIABLE};
 use crate::level::{LEVEL_VARIABLE, RunLevel};
 use crate::outcome::{AfterRun, LevelAttempt, ReadFile, RunEnd, RunNote, RunOutcome, WrittenFile};
 use crate::request::{ReadsCount, RunRequest};
@@ -38,6 +36,7 @@ use crate::sys::seccomp::{
 };
 use tollgate_base::error::{At, Result};
 use tollgate_guard::gate::Gate;
+use tollgate_guard::run_folder::RunFolder;
 use tollgate_guard::turn::TurnState;
 
 /// How often to ask for processes that have ended, once the command has. The kernel reports that nobody uses a filter any more
@@ -48,6 +47,7 @@ const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 struct Guarding {
     listener: OwnedFd,
     memory: Remembered,
+    folder: RunFolder,
     /// Why tollgate could not judge a call. The call has failed.
     fault: Option<String>,
 }
@@ -67,26 +67,32 @@ pub(crate) fn run(gate: &Gate, request: &RunRequest<'_>) -> Result<LevelAttempt>
         return Ok(LevelAttempt::NotPossible(why));
     }
     let mut memory = Remembered::new(root, &request.pass).at("look at", root)?;
-    let (mut child, listener) = match start(request)? {
+    let folder = RunFolder::create(gate.workspace())?;
+    let door = door::open(folder.path()).ok();
+    let (mut child, listener) = match start(request, folder.path())? {
         Start::Started(child, listener, interruptible) => {
             memory.calls_are(interruptible);
             (child, listener)
         }
         Start::NotExecuted(error) => {
+            folder.remove()?;
             return Ok(LevelAttempt::Ran(RunOutcome::not_started(
                 RunLevel::Gate,
                 &request.command[0],
                 &error,
             )));
         }
-        Start::NotPossible(why) => return Ok(LevelAttempt::NotPossible(why)),
+        Start::NotPossible(why) => {
+            folder.remove()?;
+            return Ok(LevelAttempt::NotPossible(why));
+        }
     };
     if let Some(supervisor) = request.supervisor {
-        supervisor.started(child.id());
+        supervisor.started(child.id(), door.as_ref());
         setpgid(None, None).at("leave", "the process group of the command")?;
     }
     prefer_same_processor(&listener);
-    let mut guarding = Guarding { listener, memory, fault: None };
+    let mut guarding = Guarding { listener, memory, folder, fault: None };
     guarding.until_the_command_ends(gate, request, &child)?;
     let status = child.wait().at("wait for", "the command")?;
     let end = match (status.code(), status.signal()) {
@@ -148,7 +154,7 @@ impl Guarding {
             notes: is_used.then_some(RunNote::StillGuarded).into_iter().chain(fault).collect(),
             after: match is_used {
                 true => AfterRun::of(|gate, turn| self.finish(gate, turn)),
-                false => AfterRun::nothing(),
+                false => AfterRun::of(|_, _| self.folder.remove()),
             },
         })
     }
@@ -161,7 +167,8 @@ impl Guarding {
                 self.answer_one(gate, turn)?;
             } else if ready.contains(PollFlags::HUP) {
                 // What it read, the agent does not get to see.
-                return Files::new(gate, turn, &mut self.memory).settle(true, ReadsCount::Later).map(drop);
+                Files::new(gate, turn, &mut self.memory).settle(true, ReadsCount::Later)?;
+                return self.folder.remove();
             }
             reap();
         }
@@ -211,13 +218,13 @@ fn wait(sources: &mut [PollFd<'_>], limit: Option<&Timespec>) -> Result<()> {
 }
 
 /// Starts the command under the filter.
-fn start(request: &RunRequest<'_>) -> Result<Start> {
+fn start(request: &RunRequest<'_>, run: &Path) -> Result<Start> {
     let (ours, theirs) = UnixStream::pair().at("open", "a socket")?;
     let filter = Filter::new(&supervised());
     let (mask, folder) = (request.supervisor.map(Supervisor::mask), request.folder.clone());
     let (program, arguments) = request.program();
     let mut command = Command::new(program);
-    command.args(arguments).env(LEVEL_VARIABLE, RunLevel::Gate.word());
+    command.args(arguments).env(LEVEL_VARIABLE, RunLevel::Gate.word()).env(FOLDER_VARIABLE, run);
     sys::before_exec(&mut command, move || {
         set_parent_process_death_signal(Some(Signal::KILL))?;
         chdir(&folder)?;
@@ -245,26 +252,14 @@ fn start(request: &RunRequest<'_>) -> Result<Start> {
 
 /// Between `fork` and `exec`: allocates nothing.
 fn send_listener(to: &UnixStream, listener: &OwnedFd, interruptible: Interruptible) -> io::Result<()> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = SendAncillaryBuffer::new(&mut space);
-    let handles = [listener.as_fd()];
-    control.push(SendAncillaryMessage::ScmRights(&handles));
-    let byte = [u8::from(interruptible == Interruptible::Yes)];
-    sendmsg(to, &[IoSlice::new(&byte)], &mut control, SendFlags::empty())?;
-    Ok(())
+    descriptors::send(to, &[u8::from(interruptible == Interruptible::Yes)], &[listener.as_fd()])
 }
 
 fn receive_listener(from: &UnixStream) -> Option<(OwnedFd, Interruptible)> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
-    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-    recvmsg(from, &mut [IoSliceMut::new(&mut byte)], &mut control, flags).ok()?;
-    let listener = control.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut handles) => handles.next(),
-        _ => None,
-    })?;
-    Some((listener, if byte == [0] { Interruptible::No } else { Interruptible::Yes }))
+    let (_, files) = descriptors::receive(from, &mut byte, RecvFlags::DONTWAIT).ok()?;
+    let interruptible = if byte == [0] { Interruptible::No } else { Interruptible::Yes };
+    Some((files.into_iter().next()?, interruptible))
 }
 
 /// Asks for all processes that have ended.

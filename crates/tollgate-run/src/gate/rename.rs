@@ -22,21 +22,29 @@ impl Files<'_> {
         to: &PathArgument,
         flags: u32,
     ) -> Result<Judged<()>> {
+        // First, and whatever else applies to the paths: a folder takes with it what is in it, and a link brings it.
+        if let Err(answer) = self.must_carry_nothing_protected(tracee, [from, to])? {
+            return Ok(Err(answer));
+        }
         let mut ends = Vec::with_capacity(2);
         for path in [from, to] {
-            match self.named(tracee, path, FinalLink::Keep)? {
+            match self.led(tracee, path, FinalLink::Keep)? {
                 Ok(end) => ends.push(end),
                 Err(answer) => return Ok(Err(answer)),
             }
         }
         let (Some(to), Some(from)) = (ends.pop(), ends.pop()) else { return Ok(Ok(())) };
-        for end in [&from, &to].into_iter().flatten() {
-            if matches!(there(&end.path), There::Folder | There::Link)
-                && let Err(answer) = self.must_bring_nothing_protected([&from, &to])?
-            {
+        let mut moves = vec![(&from, &to)];
+        moves.extend((flags & libc::RENAME_EXCHANGE != 0).then_some((&to, &from)));
+        for (from, to) in moves {
+            if let Err(answer) = self.must_plant_no_command(from.as_ref(), to.as_ref())? {
                 return Ok(Err(answer));
             }
         }
+        let (from, to) = match (self.under_guard(from)?, self.under_guard(to)?) {
+            (Ok(from), Ok(to)) => (from, to),
+            (Err(answer), _) | (_, Err(answer)) => return Ok(Err(answer)),
+        };
         if let (Some(from), Some(to)) = (&from, &to)
             && there(&from.path) == There::Folder
         {

@@ -38,8 +38,8 @@ pub(super) enum FinalLink {
 /// Where a path leads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Lead {
-    /// To nothing in the workspace.
-    Outside,
+    /// To nothing in the workspace, but to this path, if that means the same to the supervisor.
+    Outside(Option<PathBuf>),
     /// Into the workspace.
     Inside {
         /// The path as the supervisor would give it.
@@ -134,22 +134,24 @@ impl Tracee {
         };
         if !start.is_absolute() {
             // An open pipe or socket: the kernel will say that it is no folder.
-            return Ok(Lead::Outside);
+            return Ok(Lead::Outside(None));
         }
         let below = if self.shares(view)? { PathBuf::new() } else { self.folder.join("root") };
         let given = start.join(text);
-        let Some(path) = self.walk(&below, start, Path::new(text), last)? else { return Ok(Lead::Outside) };
+        let Some(path) = self.walk(&below, start, Path::new(text), last)? else {
+            return Ok(Lead::Outside(None));
+        };
         if below.as_os_str().is_empty() {
             return Ok(match path.starts_with(&view.workspace) {
                 // The supervisor's own path would lead to its own open files.
                 true if given.starts_with("/proc") => Lead::Inside { given: path.clone(), path },
                 true => Lead::Inside { given, path },
-                false => Lead::Outside,
+                false => Lead::Outside(Some(path)),
             });
         }
         Ok(match inside(view, &below, &path)? {
             Some(path) => Lead::Inside { given: path.clone(), path },
-            None => Lead::Outside,
+            None => Lead::Outside(None),
         })
     }
 

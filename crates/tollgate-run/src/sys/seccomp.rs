@@ -7,6 +7,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
+use crate::level::RunLevel;
 use libc::{c_int, c_uint, c_ulong, sock_filter, sock_fprog};
 
 /// The calls that a filter treats in a special way, by number.
@@ -33,6 +34,12 @@ const ARCHITECTURE: u32 = 0;
 /// Numbers from here on are calls of x32 programs, which have tables of their own.
 const FOREIGN_NUMBERS: u32 = 0x4000_0000;
 
+/// What a process asks the kernel to learn whether it is in a run: an operation that no kernel has. The filter of a run answers with
+/// one of the errors below, and no process can remove a filter, or make it answer something else.
+const ASK: u32 = 0x746F_6C6C;
+const IN_TRANSACTION: u32 = 3001;
+const UNDER_GATE: u32 = 3002;
+
 /// Offsets in `seccomp_data`.
 const NUMBER: u32 = 0;
 const ARCH: u32 = 4;
@@ -49,16 +56,6 @@ pub(crate) struct Filter(Vec<sock_filter>);
 impl Filter {
     /// The filter for these calls. Calls of other architectures do not exist: nobody knows their numbers.
     pub(crate) fn new(calls: &CallList) -> Self {
-        let op = |code: u32, value: u32, if_so: u8, otherwise: u8| sock_filter {
-            code: u16::try_from(code).unwrap_or(u16::MAX),
-            jt: if_so,
-            jf: otherwise,
-            k: value,
-        };
-        let load = |at: u32| op(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, at, 0, 0);
-        let answer = |value: u32| op(libc::BPF_RET | libc::BPF_K, value, 0, 0);
-        let skip_unless =
-            |test: u32, value: u32, skipped: u8| op(libc::BPF_JMP | test | libc::BPF_K, value, 0, skipped);
         let absent = libc::SECCOMP_RET_ERRNO | libc::ENOSYS.unsigned_abs();
         let mut code = vec![
             load(ARCH),
@@ -69,6 +66,7 @@ impl Filter {
             skip_unless(libc::BPF_JGE, FOREIGN_NUMBERS, 1),
             answer(absent),
         ];
+        code.extend(mark(UNDER_GATE));
         for (number, flags) in &calls.opens {
             code.extend([
                 skip_unless(libc::BPF_JEQ, *number, 4),
@@ -87,17 +85,37 @@ impl Filter {
         Self(code)
     }
 
+    /// The filter of a transaction: allows everything, and tells a process that it is in a run.
+    pub(crate) fn of_transaction() -> Self {
+        let mut code = vec![
+            load(ARCH),
+            op(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, ARCHITECTURE, 1, 0),
+            answer(libc::SECCOMP_RET_ALLOW),
+            load(NUMBER),
+        ];
+        code.extend(mark(IN_TRANSACTION));
+        code.push(answer(libc::SECCOMP_RET_ALLOW));
+        Self(code)
+    }
+
+    /// Installs a filter that asks no supervisor. The caller has the right to do so: it has just entered its own namespaces.
+    pub(crate) fn install_alone(&self) -> io::Result<()> {
+        self.install_with(0).map(drop)
+    }
+
     /// Installs the filter in this process, for good. Returns the listener of the supervisor, and how a call waits for it.
     ///
     /// Safe between `fork` and `exec`: allocates nothing.
     pub(crate) fn install(&self) -> io::Result<(OwnedFd, Interruptible)> {
         let is = |error: &io::Error, code| error.raw_os_error() == Some(code);
-        let install = || match self.install_with(LISTENER | WAIT_KILLABLE) {
+        let with_listener = |flags, interruptible| {
+            let listener = self.install_with(LISTENER | flags)?.ok_or(io::ErrorKind::Unsupported)?;
+            Ok((listener, interruptible))
+        };
+        let install = || match with_listener(WAIT_KILLABLE, Interruptible::No) {
             // An older kernel. There, any signal interrupts a call that waits, and the call is made again.
-            Err(error) if is(&error, libc::EINVAL) => {
-                self.install_with(LISTENER).map(|listener| (listener, Interruptible::Yes))
-            }
-            installed => installed.map(|listener| (listener, Interruptible::No)),
+            Err(error) if is(&error, libc::EINVAL) => with_listener(0, Interruptible::Yes),
+            installed => installed,
         };
         match install() {
             // Otherwise a program that gains privileges could be misled by the filter. Root may do without this promise.
@@ -109,22 +127,62 @@ impl Filter {
         }
     }
 
-    fn install_with(&self, flags: c_ulong) -> io::Result<OwnedFd> {
+    /// With a listener, the answer is its descriptor.
+    fn install_with(&self, flags: c_ulong) -> io::Result<Option<OwnedFd>> {
         let program = sock_fprog {
             len: u16::try_from(self.0.len()).unwrap_or(u16::MAX),
             filter: self.0.as_ptr().cast_mut(),
         };
         let mode = libc::SECCOMP_SET_MODE_FILTER;
         // SAFETY: `program` and the instructions that it points to live until the call returns, and the kernel only reads
-        // them. The answer is an error or a new descriptor, which nobody else owns.
+        // them. The answer is an error, or with a listener a new descriptor, which nobody else owns.
         unsafe {
             let answer = libc::syscall(libc::SYS_seccomp, mode, flags as c_uint, &raw const program);
             if answer < 0 {
-                Err(io::Error::last_os_error())
-            } else {
-                Ok(OwnedFd::from_raw_fd(answer as c_int))
+                return Err(io::Error::last_os_error());
             }
+            Ok((flags & LISTENER != 0).then(|| OwnedFd::from_raw_fd(answer as c_int)))
         }
+    }
+}
+
+fn op(code: u32, value: u32, if_so: u8, otherwise: u8) -> sock_filter {
+    let code = u16::try_from(code).unwrap_or(u16::MAX);
+    sock_filter { code, jt: if_so, jf: otherwise, k: value }
+}
+
+fn load(at: u32) -> sock_filter {
+    op(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, at, 0, 0)
+}
+
+fn answer(value: u32) -> sock_filter {
+    op(libc::BPF_RET | libc::BPF_K, value, 0, 0)
+}
+
+fn skip_unless(test: u32, value: u32, skipped: u8) -> sock_filter {
+    op(libc::BPF_JMP | test | libc::BPF_K, value, 0, skipped)
+}
+
+/// Answers the question whether a process is in a run. The number of the call is loaded before and after.
+fn mark(level: u32) -> [sock_filter; 5] {
+    [
+        skip_unless(libc::BPF_JEQ, libc::SYS_prctl as u32, 4),
+        load(ARGUMENTS),
+        skip_unless(libc::BPF_JEQ, ASK, 1),
+        answer(libc::SECCOMP_RET_ERRNO | level),
+        load(NUMBER),
+    ]
+}
+
+/// The level of the run in which this process is, as the kernel says.
+pub(crate) fn level_here() -> Option<RunLevel> {
+    // SAFETY: an operation that does not exist reads and writes nothing.
+    let answer = unsafe { libc::prctl(ASK as c_int, 0, 0, 0, 0) };
+    let error = io::Error::last_os_error().raw_os_error().filter(|_| answer < 0)?;
+    match u32::try_from(error).ok()? {
+        IN_TRANSACTION => Some(RunLevel::Transaction),
+        UNDER_GATE => Some(RunLevel::Gate),
+        _ => None,
     }
 }
 

@@ -15,6 +15,7 @@ use tollgate_base::error::{At, Result};
 use tollgate_guard::commit::Was;
 use tollgate_guard::turn::FileState;
 use tollgate_guard::view::{Basis, ViewChange, ViewDeed};
+use tollgate_guard::workspace::Workspace;
 
 use super::hash::{hash, hash_up_to};
 use super::ignored::IgnoreRules;
@@ -40,6 +41,7 @@ pub(super) struct LayerChanges {
 
 /// How to look at a layer.
 pub(super) struct Layer<'a> {
+    pub(super) workspace: &'a Workspace,
     pub(super) root: &'a Path,
     pub(super) upper: &'a Path,
     pub(super) start: i128,
@@ -155,7 +157,7 @@ impl Layer<'_> {
                     found.folders.push((path.to_owned(), Some(mode)));
                 }
             }
-            None if is_in_root(path) && self.rules.ignore(path.as_os_str().as_bytes()) => {
+            None if is_in_root(path) && self.is_passed_if_new(path) => {
                 found.ignored.push(path.to_owned());
                 return Ok(());
             }
@@ -165,6 +167,11 @@ impl Layer<'_> {
             }
         }
         self.folder(path, found)
+    }
+
+    /// Whether a new folder in the root would be passed through if it had been there.
+    fn is_passed_if_new(&self, folder: &Path) -> bool {
+        self.rules.ignore(folder.as_os_str().as_bytes()) && self.workspace.may_pass(folder)
     }
 
     fn file(

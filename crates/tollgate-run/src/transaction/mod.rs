@@ -10,6 +10,7 @@ mod composite;
 mod hash;
 pub(crate) mod ignored;
 mod layer;
+mod reach;
 mod reads;
 mod start;
 mod view;
@@ -19,7 +20,6 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
@@ -39,20 +39,23 @@ use tollgate_guard::guard::{Outcome, Refused};
 use tollgate_guard::run_folder::RunFolder;
 use tollgate_guard::turn::{Extent, FileState, TurnState};
 use tollgate_guard::view::{Looking, ViewChange, ViewChanges, ViewDeed};
-use tollgate_guard::workspace::STATE_FOLDER;
+use tollgate_guard::workspace::{STATE_FOLDER, Workspace};
 
-use self::composite::{Composite, mounts_below};
+use self::composite::Composite;
 use self::ignored::IgnoreRules;
 use self::layer::{Layer, LayerChanges};
+use self::reach::{Reach, passed, passed_in_checkouts};
 use self::reads::{CommandReads, FileUse};
 use self::start::{Names, changed, now_on_disk};
 use self::view::{CommandView, ENTERED, WATCHED, layer_folders};
 use self::why_not::reason;
+use crate::door::{self, FOLDER_VARIABLE};
 use crate::level::{LEVEL_VARIABLE, RunLevel};
 use crate::outcome::{AfterRun, LevelAttempt, ReadFile, RunEnd, RunNote, RunOutcome, WrittenFile};
 use crate::request::{ChangedRead, ReadsCount, RunRequest};
 use crate::supervisor::Supervisor;
 use crate::sys;
+use crate::sys::seccomp::Filter;
 
 /// The number of files up to which a command shows what it reads to the agent. A command that reads more searches.
 pub(crate) const MOST_SHOWN: usize = 16;
@@ -67,6 +70,7 @@ const BATCH: Timespec = Timespec { tv_sec: 0, tv_nsec: 4_000_000 };
 
 /// A run, from its start to its end.
 pub(crate) struct Transaction {
+    workspace: Workspace,
     root: PathBuf,
     folder: RunFolder,
     start: i128,
@@ -74,6 +78,8 @@ pub(crate) struct Transaction {
     reads: CommandReads,
     rules: IgnoreRules,
     passed: Vec<PathBuf>,
+    closed: Vec<PathBuf>,
+    open: Vec<PathBuf>,
     composite: Option<Composite>,
     committed: HashMap<PathBuf, FileState>,
     looking: Looking,
@@ -84,7 +90,8 @@ pub(crate) struct Transaction {
 
 /// Why transactions are not possible here.
 pub(crate) fn why_not(gate: &Gate) -> Result<Option<String>> {
-    let mut transaction = Transaction::begin(gate, &[], None)?;
+    let closed = vec![gate.workspace().path().join(STATE_FOLDER)];
+    let mut transaction = Transaction::begin(gate, Reach { closed, ..Reach::default() }, None)?;
     // A program that does not exist: how far its start comes is all that is asked.
     let command = [transaction.folder.path().join("nothing").into_os_string()];
     let (started, progress) = transaction.start(&command, Path::new("/"), None)?;
@@ -94,9 +101,14 @@ pub(crate) fn why_not(gate: &Gate) -> Result<Option<String>> {
 
 /// Runs a command as a transaction.
 pub(crate) fn run(gate: &Gate, request: &RunRequest<'_>) -> Result<LevelAttempt> {
-    let mut pass = request.pass.clone();
-    pass.extend(passed_in_checkouts(gate.workspace().path(), &request.folder)?);
-    let mut transaction = Transaction::begin(gate, &pass, Some(()))?;
+    let root = gate.workspace().path();
+    let (pass, states) = passed_in_checkouts(gate.workspace(), &request.folder)?;
+    let mut closed = vec![root.join(STATE_FOLDER)];
+    closed.extend(states);
+    closed.extend(request.closed.iter().cloned());
+    let reach = Reach { pass: [request.pass.clone(), pass].concat(), closed, open: request.open.clone() };
+    let mut transaction = Transaction::begin(gate, reach, Some(()))?;
+    let door = door::open(transaction.folder.path()).ok();
     if request.reads_count == ReadsCount::Later {
         transaction.looking = Looking::OnlyCommand;
     }
@@ -118,7 +130,7 @@ pub(crate) fn run(gate: &Gate, request: &RunRequest<'_>) -> Result<LevelAttempt>
         transaction.reads.give_up();
     }
     if let Some(supervisor) = request.supervisor {
-        supervisor.started(child.id());
+        supervisor.started(child.id(), door.as_ref());
     }
     // If the command has ended already, there is nothing to keep.
     transaction.mounts = File::open(format!("/proc/{}/ns/mnt", child.id())).ok();
@@ -139,7 +151,7 @@ fn progress(mut report: File) -> Result<Vec<u8>> {
 
 impl Transaction {
     /// Takes the time, and lists what there is if the reads of the command are of interest.
-    fn begin(gate: &Gate, pass: &[PathBuf], reads: Option<()>) -> Result<Self> {
+    fn begin(gate: &Gate, reach: Reach, reads: Option<()>) -> Result<Self> {
         let root = gate.workspace().path().to_owned();
         let folder = RunFolder::create(gate.workspace())?;
         for folder in layer_folders(folder.path()) {
@@ -147,7 +159,9 @@ impl Transaction {
         }
         let start = now_on_disk(folder.path())?;
         let rules = IgnoreRules::of(&root);
-        let passed = passed(&root, pass, &rules)?;
+        let Reach { pass, mut closed, open } = reach;
+        closed.retain(|path| path.symlink_metadata().is_ok_and(|found| !found.is_symlink()));
+        let passed = passed(gate.workspace(), &pass, &closed, &rules)?;
         let names = match reads {
             Some(()) => Names::list(&root, &passed)?,
             None => None,
@@ -156,7 +170,22 @@ impl Transaction {
         let watcher = names.as_ref().and_then(|_| init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok());
         let reads = CommandReads::new(&root, start, watcher);
         let (composite, committed, looking, mounts) = Default::default();
-        Ok(Self { root, folder, start, names, reads, rules, passed, composite, committed, looking, mounts })
+        Ok(Self {
+            workspace: gate.workspace().clone(),
+            root,
+            folder,
+            start,
+            names,
+            reads,
+            rules,
+            passed,
+            closed,
+            open,
+            composite,
+            committed,
+            looking,
+            mounts,
+        })
     }
 
     /// Starts a command in its view. Returns how far it came, too.
@@ -170,6 +199,7 @@ impl Transaction {
             let (view, report) = self.view(folder, supervisor)?;
             let mut attempt = Command::new(&command[0]);
             attempt.args(&command[1..]).env(LEVEL_VARIABLE, RunLevel::Transaction.word());
+            attempt.env(FOLDER_VARIABLE, self.folder.path());
             sys::before_exec(&mut attempt, move || view.enter());
             let spawned = attempt.spawn();
             // Closes the descriptors of the child's view in this process.
@@ -203,12 +233,15 @@ impl Transaction {
             run: run.to_owned(),
             folder: folder.to_owned(),
             passed: self.passed.clone(),
+            closed: self.closed.clone(),
+            open: self.open.clone(),
             watched,
             composite: self.composite.as_ref().map(|parts| parts.covered.clone()),
             watcher,
             report: to.into(),
             user: (geteuid(), getegid()),
             mask: supervisor.map(Supervisor::mask),
+            mark: Filter::of_transaction(),
         };
         Ok((view, report.into()))
     }
@@ -293,6 +326,7 @@ impl Transaction {
             None => Vec::new(),
         };
         let layer = Layer {
+            workspace: &self.workspace,
             root: &self.root,
             upper: &upper,
             start: self.start,
@@ -410,54 +444,6 @@ impl Transaction {
         drop((self.mounts, self.reads));
         self.folder.remove()
     }
-}
-
-/// The folders that the command changes directly: tollgate's state, those that git ignores, and those that were asked for.
-fn passed(root: &Path, pass: &[PathBuf], rules: &IgnoreRules) -> Result<Vec<PathBuf>> {
-    let mut passed = vec![PathBuf::from(STATE_FOLDER)];
-    for entry in fs::read_dir(root).at("list the folder", root)? {
-        let entry = entry.at("list the folder", root)?;
-        let name = entry.file_name();
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) && rules.ignore(name.as_bytes()) {
-            passed.push(name.into());
-        }
-    }
-    for given in pass {
-        let folder = root.join(given);
-        let folder = folder.canonicalize().at("find", &folder)?;
-        match folder.strip_prefix(root) {
-            Ok(below) if folder.is_dir() && !below.as_os_str().is_empty() => passed.push(below.to_owned()),
-            _ => {
-                let what = format!("`{}` is not a folder in the workspace", given.display());
-                return Err(Fault::invalid(what));
-            }
-        }
-    }
-    // An overlay does not show what is mounted in the workspace.
-    passed.extend(mounts_below(root));
-    passed.sort();
-    passed.dedup();
-    Ok(passed)
-}
-
-/// The same in the folders between the workspace and the folder of the command: a checkout inside the workspace has rules of its own
-/// about what git ignores, and perhaps a state of tollgate.
-fn passed_in_checkouts(root: &Path, folder: &Path) -> Result<Vec<PathBuf>> {
-    let mut passed = Vec::new();
-    let inside = folder.ancestors().take_while(|inner| *inner != root);
-    for checkout in inside.filter(|inner| inner.starts_with(root)) {
-        passed.extend(Some(checkout.join(STATE_FOLDER)).filter(|state| state.is_dir()));
-        if checkout.join(".git").exists() {
-            let rules = IgnoreRules::of(checkout);
-            for entry in fs::read_dir(checkout).at("list the folder", checkout)? {
-                let entry = entry.at("list the folder", checkout)?;
-                let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
-                passed
-                    .extend((is_folder && rules.ignore(entry.file_name().as_bytes())).then(|| entry.path()));
-            }
-        }
-    }
-    Ok(passed)
 }
 
 fn status_of(pid: Pid) -> Result<RunEnd> {

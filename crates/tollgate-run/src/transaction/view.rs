@@ -10,15 +10,16 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::inotify::{self, WatchFlags};
+use rustix::fs::{StatVfsMountFlags, statvfs};
 use rustix::mount::{
-    MountFlags, MountPropagationFlags, mount, mount_bind, mount_bind_recursive, mount_change, mount_remount,
+    MountFlags, MountPropagationFlags, mount, mount_bind_recursive, mount_change, mount_remount,
 };
 use rustix::process::{Gid, Signal, Uid, chdir, set_parent_process_death_signal};
 use rustix::thread::UnshareFlags;
 
-use tollgate_guard::workspace::STATE_FOLDER;
-
 use super::composite::{ROOT, escaped};
+use crate::door::INNER;
+use crate::sys::seccomp::Filter;
 use crate::sys::{self, SignalMask};
 
 /// What the child reports: how far it came.
@@ -54,8 +55,12 @@ pub(super) struct CommandView {
     pub(super) run: PathBuf,
     /// The folder in which the command runs, absolute.
     pub(super) folder: PathBuf,
-    /// Folders of the workspace that the command changes directly, relative to it.
+    /// Folders and files of the workspace that are in the view as they are, relative to it.
     pub(super) passed: Vec<PathBuf>,
+    /// What the command cannot change, absolute. Everything in the workspace is also passed.
+    pub(super) closed: Vec<PathBuf>,
+    /// Folders in these that the command can change, absolute.
+    pub(super) open: Vec<PathBuf>,
     /// The folders to watch, relative to the workspace.
     pub(super) watched: Vec<PathBuf>,
     /// The folders in the root that are covered one by one. `None` if the workspace is covered as a whole.
@@ -67,6 +72,8 @@ pub(super) struct CommandView {
     pub(super) user: (Uid, Gid),
     /// The signals that the command blocks.
     pub(super) mask: Option<SignalMask>,
+    /// Tells every process of the command that it is in a run.
+    pub(super) mark: Filter,
 }
 
 impl CommandView {
@@ -76,6 +83,11 @@ impl CommandView {
         mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)?;
         // From now on, relative paths are those of the workspace itself, and absolute ones those of the view.
         chdir(&self.root)?;
+        // A mount of its own stays writable in a folder that is closed.
+        for open in self.open.iter().chain([&self.root.join(&self.run).join(INNER)]) {
+            let here = self.here(open);
+            mount_bind_recursive(here, here)?;
+        }
         let covered = match &self.composite {
             None => {
                 self.mount_overlay(Path::new(""), &self.root)?;
@@ -93,7 +105,8 @@ impl CommandView {
         if self.composite.is_some() {
             mount_bind_recursive(&covered, &self.root)?;
         }
-        self.close_settings();
+        self.closed.iter().try_for_each(|path| self.close(path))?;
+        self.mark.install_alone()?;
         (&self.report).write_all(&[ENTERED])?;
         if self.watch().is_ok() {
             (&self.report).write_all(&[WATCHED])?;
@@ -118,12 +131,29 @@ impl CommandView {
         std::fs::write("/proc/self/gid_map", format!("{gid} {gid} 1"))
     }
 
-    /// The command must not change the settings of its guard. If the kernel does not allow this, hooks still look for it.
-    fn close_settings(&self) {
-        let settings = self.root.join(STATE_FOLDER).join("config.toml");
-        if mount_bind(&settings, &settings).is_ok() {
-            let _ = mount_remount(&settings, MountFlags::BIND | MountFlags::RDONLY, c"");
+    /// A path as it is without the view.
+    fn here<'a>(&self, path: &'a Path) -> &'a Path {
+        path.strip_prefix(&self.root).unwrap_or(path)
+    }
+
+    /// The command cannot change this.
+    fn close(&self, path: &Path) -> io::Result<()> {
+        if !path.starts_with(&self.root) {
+            mount_bind_recursive(path, path)?;
         }
+        // Without the flags that it has, the kernel refuses: it takes them for an attempt to get rid of them.
+        let found = statvfs(path)?.f_flag;
+        let kept = [
+            (StatVfsMountFlags::NOSUID, MountFlags::NOSUID),
+            (StatVfsMountFlags::NODEV, MountFlags::NODEV),
+            (StatVfsMountFlags::NOEXEC, MountFlags::NOEXEC),
+            (StatVfsMountFlags::NOATIME, MountFlags::NOATIME),
+            (StatVfsMountFlags::NODIRATIME, MountFlags::NODIRATIME),
+            (StatVfsMountFlags::RELATIME, MountFlags::RELATIME),
+        ];
+        let flags = kept.into_iter().filter(|(found_as, _)| found.contains(*found_as));
+        let flags = flags.fold(MountFlags::BIND | MountFlags::RDONLY, |all, (_, flag)| all | flag);
+        Ok(mount_remount(path, flags, c"")?)
     }
 
     /// Covers a folder of the workspace, at this path.
@@ -155,7 +185,7 @@ impl CommandView {
     }
 }
 
-/// The folders below `.tollgate/` that the kernel needs for the layer.
-pub(super) fn layer_folders(run: &Path) -> [PathBuf; 2] {
-    [run.join("upper"), run.join("work")]
+/// The folders of a run: two that the kernel needs for the layer, and one for the state of `tollgate` in the view.
+pub(super) fn layer_folders(run: &Path) -> [PathBuf; 3] {
+    [run.join("upper"), run.join("work"), run.join(INNER)]
 }

@@ -3,8 +3,9 @@
 //! Every request with an id gets an answer, even an invalid one: otherwise its client would wait forever. A line without
 //! an id, or one that is not JSON, is skipped.
 //!
-//! A client may send requests without waiting for answers. When [`IN_PROGRESS`] is reached, no further line is read until
-//! an answer has been sent, so that the client waits and not the server's memory.
+//! A client may send requests without waiting for answers. When there is no [`Room`], no further line is read until an
+//! answer has been sent, so that the client waits and not the server's memory. An answer becomes a line only when it is
+//! its turn to be written.
 
 use std::collections::HashMap;
 use std::io;
@@ -21,14 +22,9 @@ use serde::Deserialize;
 use serde_json::error::Category;
 use serde_json::value::RawValue;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
-use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Mutex;
 
-/// The longest message. It must hold the largest file that a client writes in one call. Without a limit, a client that
-/// never ends its line would use up all memory.
-const LONGEST: usize = 1 << 30;
-
-/// The requests in progress: this many small ones, or as many MiB of large ones.
-const IN_PROGRESS: u32 = 1024;
+use super::room::{self, LONGEST, MOST_VALUES, Room, Space};
 
 /// The largest buffer that is kept between messages. A larger one is freed.
 const KEPT: usize = 1 << 20;
@@ -39,9 +35,7 @@ const PIPE: usize = 64 << 10;
 type Received = RxJsonRpcMessage<RoleServer>;
 type Sent = TxJsonRpcMessage<RoleServer>;
 
-/// The room that a request takes until it is answered and no thread works on it any more.
-pub(crate) type Room = Arc<OwnedSemaphorePermit>;
-
+/// The room of each request that is not answered yet.
 type Rooms = Arc<SyncMutex<HashMap<RequestId, Room>>>;
 
 pub(crate) struct Lines<R, W> {
@@ -54,9 +48,8 @@ pub(crate) struct Lines<R, W> {
     /// A request has determined the protocol version of this connection.
     settled: bool,
     /// What was read and waits for room. A read may be cancelled at any time, so nothing may be only in its variables.
-    waiting: Option<(Parsed, u32)>,
-    room: Arc<Semaphore>,
-    /// The room of each request that is not answered yet.
+    waiting: Option<(Parsed, usize)>,
+    space: Space,
     rooms: Rooms,
 }
 
@@ -73,7 +66,7 @@ where
             output: Arc::new(Mutex::new(Some(output))),
             settled: false,
             waiting: None,
-            room: Arc::new(Semaphore::new(IN_PROGRESS as usize)),
+            space: Space::new(),
             rooms: Rooms::default(),
         }
     }
@@ -101,24 +94,24 @@ where
         }
     }
 
-    /// The content of a line, and how much room it takes.
-    fn parsed(&mut self, read: Result<Vec<u8>, ()>) -> (Parsed, u32) {
-        let Ok(line) = read else { return (Parsed::Wrong(too_long()), 1) };
-        let parsed = parse(&line);
-        let weight =
-            u32::try_from(line.len() >> 20).unwrap_or(IN_PROGRESS).saturating_add(1).min(IN_PROGRESS);
+    /// The content of a line, and its size in memory.
+    fn parsed(&mut self, read: Result<Vec<u8>, ()>) -> (Parsed, usize) {
+        let Ok(line) = read else { return (Parsed::Wrong(too_long()), 0) };
+        let (parsed, size) = match room::size(&line) {
+            Some(size) => (parse(&line), size),
+            None => (too_many_values(&line), 0),
+        };
         if line.capacity() <= KEPT && self.line.capacity() == 0 {
             self.line = line;
             self.line.clear();
         }
-        (parsed, weight)
+        (parsed, size)
     }
 
     /// The room of a request is taken until the request is answered, or until the work on a cancelled one has ended.
-    fn enter(&mut self, message: &mut Received, room: OwnedSemaphorePermit) {
+    fn enter(&mut self, message: &mut Received, room: Room) {
         match message {
             Received::Request(request) => {
-                let room = Arc::new(room);
                 request.request.extensions_mut().insert::<Room>(room.clone());
                 locked(&self.rooms).insert(request.id.clone(), room);
             }
@@ -211,9 +204,26 @@ fn wrong(id: &str, code: ErrorCode, words: &str) -> Vec<u8> {
         .into_bytes()
 }
 
+/// The answer to a request with more values than the memory should hold.
+fn too_many_values(line: &[u8]) -> Parsed {
+    let words = format!("the request has more than {MOST_VALUES} values");
+    match id_of_request(line) {
+        // An id that is not JSON, such as `1e400`, is not repeated.
+        Some(id) if serde_json::from_str::<serde_json::Value>(id.get()).is_ok() => {
+            Parsed::Wrong(wrong(id.get(), ErrorCode::INVALID_REQUEST, &words))
+        }
+        Some(_) => Parsed::Wrong(wrong("null", ErrorCode::INVALID_REQUEST, &words)),
+        None => Parsed::Nothing,
+    }
+}
+
 /// The answer to a line that is too long to be read.
 fn too_long() -> Vec<u8> {
-    let error = ErrorData::new(ErrorCode::INVALID_REQUEST, "the message is too long", None);
+    let error = ErrorData::new(
+        ErrorCode::INVALID_REQUEST,
+        format!("the message is longer than {} MiB", LONGEST >> 20),
+        None,
+    );
     line(&Sent::error(error, None)).unwrap_or_default()
 }
 
@@ -227,11 +237,15 @@ fn locked(rooms: &Rooms) -> std::sync::MutexGuard<'_, HashMap<RequestId, Room>> 
     rooms.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Writes a line. Concurrent calls do not mix their lines.
-async fn put<W: AsyncWrite + Unpin>(output: Arc<Mutex<Option<W>>>, line: Vec<u8>) -> io::Result<()> {
+/// Writes a line, which is made only now: of all answers that wait, one is in memory as a line. Concurrent calls do not mix
+/// their lines.
+async fn put<W: AsyncWrite + Unpin>(
+    output: Arc<Mutex<Option<W>>>,
+    line: impl FnOnce() -> io::Result<Vec<u8>>,
+) -> io::Result<()> {
     let mut output = output.lock().await;
     let output = output.as_mut().ok_or(io::ErrorKind::NotConnected)?;
-    output.write_all(&line).await?;
+    output.write_all(&line()?).await?;
     output.flush().await
 }
 
@@ -250,10 +264,7 @@ where
         };
         let (output, rooms) = (self.output.clone(), self.rooms.clone());
         async move {
-            let sent = match line(&message) {
-                Ok(line) => put(output, line).await,
-                Err(error) => Err(error),
-            };
+            let sent = put(output, move || line(&message)).await;
             // Only now: an answer that the client does not take is in memory, too.
             drop(answered.and_then(|id| locked(&rooms).remove(&id)));
             sent
@@ -266,8 +277,8 @@ where
                 let read = self.next_line().await?;
                 self.waiting = Some(self.parsed(read));
             }
-            let weight = self.waiting.as_ref().map_or(1, |(_, weight)| *weight);
-            let room = self.room.clone().acquire_many_owned(weight).await.ok()?;
+            let size = self.waiting.as_ref().map_or(0, |(_, size)| *size);
+            let room = self.space.enter(size).await?;
             match self.waiting.take()?.0 {
                 Parsed::Message(mut message) if self.is_welcome(&message) => {
                     self.enter(&mut message, room);
@@ -278,7 +289,7 @@ where
                     let output = self.output.clone();
                     // In a task of its own: if this read is cancelled, half a line must not stay on the stream.
                     tokio::spawn(async move {
-                        let _ = put(output, answer).await;
+                        let _ = put(output, || Ok(answer)).await;
                         drop(room);
                     });
                 }

@@ -14,6 +14,7 @@ mod glob;
 mod http;
 mod lines;
 mod patch;
+mod room;
 mod server;
 mod service;
 mod sessions;

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tollgate::error::Result;
 use tollgate::gate::Gate;
 use tollgate::name::Agent;
@@ -16,6 +16,7 @@ use tollgate::tasks::VaultHome;
 use tollgate::turn::Session;
 use tollgate::workspace::{Workspace, read_settings};
 
+use super::room::CALLS;
 use super::tasks::ServedVault;
 use super::turns::{Turns, lock};
 use crate::late_write_check;
@@ -57,6 +58,7 @@ struct ServerState {
     /// Set once the workspace has a vault.
     tasks: Mutex<Option<Arc<ServedVault>>>,
     changed: Notify,
+    calls: Arc<Semaphore>,
 }
 
 /// Lets a server over stdio notice changed settings by itself.
@@ -76,8 +78,8 @@ impl Server {
         let ServerOptions { agent, idle, home, session } = options;
         let turns = Turns::new(agent.clone(), idle, session);
         let (gate, reopening) = (Mutex::new(gate), OnceLock::new());
-        let (tasks, changed) = (Mutex::default(), Notify::new());
-        Self(Arc::new(ServerState { gate, reopening, agent, home, turns, tasks, changed }))
+        let (tasks, changed, calls) = (Mutex::default(), Notify::new(), Arc::new(Semaphore::new(CALLS)));
+        Self(Arc::new(ServerState { gate, reopening, agent, home, turns, tasks, changed, calls }))
     }
 
     /// Opens the gate again before a call if the settings in `config.toml` have changed. If it cannot be opened, the call
@@ -138,6 +140,11 @@ impl Server {
             *seen = Some(stamp);
         }
         Ok(self.gate())
+    }
+
+    /// Waits until fewer than [`CALLS`] calls run. A call runs until this is dropped.
+    pub(super) async fn running_call(&self) -> Option<OwnedSemaphorePermit> {
+        self.0.calls.clone().acquire_owned().await.ok()
     }
 
     pub(super) fn agent(&self) -> &Agent {

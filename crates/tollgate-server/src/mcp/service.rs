@@ -17,7 +17,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::answer::{Item, ToolAnswer};
 use super::connection::{ConnectionKind, McpConnection};
-use super::lines::{Lines, Room};
+use super::lines::Lines;
+use super::room::Room;
 use super::server::Server;
 use super::tools::{self, Hints, Tool};
 
@@ -67,11 +68,11 @@ impl ServerHandler for ClientService {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(tools::TABLE.iter().map(described).collect()))
+        Ok(ListToolsResult::with_all_items(all_tools().to_vec()))
     }
 
     fn get_tool(&self, name: &str) -> Option<rmcp::model::Tool> {
-        tools::find(name).map(described)
+        all_tools().iter().find(|tool| tool.name == name).cloned()
     }
 
     async fn call_tool(
@@ -82,12 +83,16 @@ impl ServerHandler for ClientService {
         let connection = self.connection(kind(&context));
         let CallToolRequestParams { name, arguments, .. } = request;
         // A cancelled call still occupies a thread, so its room stays taken until the thread is done.
-        let room = context.extensions.get::<Room>().cloned();
+        let room = room(&context);
+        let running = self.server.running_call().await;
         let answer = tokio::task::spawn_blocking({
             let name = name.clone();
             move || {
                 let answer = tools::call(&connection, &name, arguments.unwrap_or_default());
-                drop(room);
+                let (answer, size) = answer.map(limited).unzip();
+                if let (Some(room), Some(running)) = (room, running) {
+                    room.keep(running, size.unwrap_or(0));
+                }
                 answer
             }
         })
@@ -155,6 +160,26 @@ fn absent(method: &str) -> ErrorData {
 
 fn short(text: &str) -> String {
     text.chars().take(80).collect()
+}
+
+/// The room of a request, which its transport has given to it.
+fn room(context: &RequestContext<RoleServer>) -> Option<Room> {
+    let of_http = || context.extensions.get::<axum::http::request::Parts>()?.extensions.get::<Room>();
+    context.extensions.get::<Room>().or_else(of_http).cloned()
+}
+
+/// The answer, or a failure if it is too large, and its size. All answers of all tools pass here.
+fn limited(answer: ToolAnswer) -> (ToolAnswer, usize) {
+    match answer.encoded() {
+        Some(size) => (answer, size),
+        None => (ToolAnswer::too_large(), 0),
+    }
+}
+
+/// All tools as the protocol describes them, made once: their schemas are large, and a client may ask for them often.
+fn all_tools() -> &'static [rmcp::model::Tool] {
+    static ALL: OnceLock<Vec<rmcp::model::Tool>> = OnceLock::new();
+    ALL.get_or_init(|| tools::TABLE.iter().map(described).collect())
 }
 
 fn described(tool: &Tool) -> rmcp::model::Tool {

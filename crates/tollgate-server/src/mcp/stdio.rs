@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use tollgate::error::{Fault, Result};
 
+use super::room::CALLS;
 use super::server::Server;
 use super::service;
 
-/// Calls that wait for a lock or for a busy file take a thread each. Above this number, calls wait for a free thread.
-const BLOCKING_THREADS: usize = 64;
+/// Running calls take a thread each. The rest is for standard input and output, for checks, and for the end of a connection.
+const BLOCKING_THREADS: usize = CALLS + 8;
 
 /// Serves one client on standard input and output, until the client closes the connection or the process gets SIGTERM.
 /// Blocks; creates its own runtime.

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::world::{Process, World};
 
 /// The most memory that a process has had, in MiB.
-fn peak(server: &Process) -> u64 {
+pub(crate) fn peak(server: &Process) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.child.id())).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() >> 10
@@ -175,17 +175,16 @@ fn the_state_of_tollgate_is_hidden() {
     assert_eq!(client.done("read_text_file", json!({"path": "x.tollgate/a"})), "visible");
 }
 
-#[test]
-fn many_requests_without_waiting_take_little_memory() {
-    const REQUESTS: i64 = 100_000;
-    let folder = tempfile::tempdir().unwrap();
-    let mut server = Process::serving(folder.path());
+/// Sends this many requests without waiting for answers, then takes all answers. Returns the peak of the server's memory, in
+/// MiB.
+fn peak_of_many(folder: &Path, requests: i64, method: &'static str, params: &Value) -> u64 {
+    let mut server = Process::serving(folder);
     server.client.shake_hands();
     let mut output = server.client.take_output();
+    let params = params.clone();
     let writing = std::thread::spawn(move || {
-        for id in 1..=REQUESTS {
-            let request = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call",
-                "params": {"name": "list_allowed_directories", "arguments": {}}});
+        for id in 1..=requests {
+            let request = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
             writeln!(output, "{request}").unwrap();
         }
         output
@@ -202,7 +201,7 @@ fn many_requests_without_waiting_take_little_memory() {
     }
     let mut answers = 0;
     let mut line = String::new();
-    while answers < REQUESTS {
+    while answers < requests {
         line.clear();
         assert!(server.client.input().read_line(&mut line).unwrap() > 0, "{answers} answers");
         assert!(!line.contains("isError"), "{line}");
@@ -210,10 +209,29 @@ fn many_requests_without_waiting_take_little_memory() {
     }
     let output = writing.join().unwrap();
     let peak = peak(&server);
-    assert!(peak < 150, "{peak} MiB");
     // Now the server ends, and nobody can look at it any more.
     drop(output);
     assert!(server.child.wait().unwrap().success());
+    peak
+}
+
+#[test]
+fn many_requests_without_waiting_take_little_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let small = json!({"name": "list_allowed_directories", "arguments": {}});
+    let peak = peak_of_many(folder.path(), 100_000, "tools/call", &small);
+    assert!(peak < 150, "{peak} MiB");
+}
+
+#[test]
+fn many_requests_with_large_answers_take_little_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let peak = peak_of_many(folder.path(), 3000, "tools/list", &json!({}));
+    assert!(peak < 150, "tools/list: {peak} MiB");
+    std::fs::write(folder.path().join("large"), "x".repeat(8 << 20)).unwrap();
+    let large = json!({"name": "read_text_file", "arguments": {"path": "large"}});
+    let peak = peak_of_many(folder.path(), 40, "tools/call", &large);
+    assert!(peak < 400, "read_text_file: {peak} MiB");
 }
 
 #[test]

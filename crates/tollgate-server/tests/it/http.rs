@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use tollgate_server::hosts::Hosts;
 use tollgate_server::mcp::{self, Server};
 
+use crate::limits::{call_of, write_of};
 use crate::world::{World, refusal, sha256};
 
 /// A server in its own thread. It ends with the test.
@@ -270,6 +271,22 @@ fn a_made_up_session_id_does_not_create_a_session() {
     ];
     site.post(&headers, &json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}));
     world.holds("a", "one");
+}
+
+#[test]
+fn a_request_has_a_limited_size() {
+    let world = World::new();
+    let site = Site::new(world.server.clone());
+    let session = site.session();
+    let headers = [("Mcp-Session-Id", session.id.as_str())];
+    let send = |body: &str| site.send("POST", &headers, body);
+    let done = send(&write_of(64 << 20));
+    assert!(done.status == 200 && done.body.contains("Successfully wrote"), "{} {}", done.head, done.body);
+    let refused = send(&write_of((64 << 20) + 1));
+    assert!(refused.status == 413 && refused.body.contains("64 MiB"), "{} {}", refused.head, refused.body);
+    assert_eq!(send(&call_of(1 << 17)).status, 200);
+    let refused = send(&call_of((1 << 17) + 1));
+    assert!(refused.status == 413 && refused.body.contains("131072 values"), "{}", refused.body);
 }
 
 #[test]

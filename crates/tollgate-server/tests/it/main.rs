@@ -6,6 +6,7 @@ mod clients;
 mod concurrency;
 mod http;
 mod install;
+mod limits;
 mod malformed;
 mod mutated;
 mod refusals;

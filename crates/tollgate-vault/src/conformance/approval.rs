@@ -1,11 +1,11 @@
 //! The checks about approval: bound to the bytes, used once, and understood when it is done by hand.
 
 use super::harness::Fresh;
-use super::world::{World, agent, at, slot_of};
+use super::world::{World, agent, at, slot_of, terms};
 use crate::claim::Mode;
 use crate::denial::{Denial, DenialReason};
 use crate::owner::ClaimKind;
-use crate::rules::Release;
+use crate::rules::{Release, Terms};
 use crate::state::{Slot, State};
 use tollgate_base::digest::Digest;
 use tollgate_base::task::TaskName;
@@ -110,32 +110,98 @@ pub(super) fn an_edit_is_approved_with_the_rest(fresh: Fresh<'_>) {
     assert_eq!(world.release(&executing, &Release::success(), 6), State::Done);
 }
 
-pub(super) fn a_manual_move_is_understood(fresh: Fresh<'_>) {
+/// Nobody can claim it in `Approved`, and the next claim brings it back to `Pending_Approval`, where people learn why.
+fn is_sent_back(world: &World, task: &TaskName, why: &str) {
+    let text = world.text(task);
+    let told = world.vault.why(task, &agent("local"), at(5)).expect("no fault");
+    assert!(told.is_err(), "{task}: `why` knows it");
+    assert_eq!(world.denied(task, "local", 5), DenialReason::NotEligible, "{task}");
+    assert_eq!(world.slot(task), Some(Slot::PENDING), "{task}");
+    assert_eq!(world.text(task), text, "{task}: nothing was added to it");
+    let reason = world.get(task).record.reason.unwrap_or_default();
+    assert!(reason.contains(why) && reason.contains("`tollgate task approve`"), "{task}: {reason}");
+}
+
+pub(super) fn a_move_approves_nothing_by_default(fresh: Fresh<'_>) {
     let world = &World::new(fresh());
+    let by_hand = &world.harness.by_hand;
     let task = drafted(world, "x");
-    (world.harness.by_hand)(&task, &Slot::PENDING, &Slot::APPROVED, None);
+    for _ in 0..3 {
+        by_hand(&task, &Slot::PENDING, &Slot::APPROVED, None);
+        is_sent_back(world, &task, "by hand, which approves nothing");
+    }
+    let seen = Digest::of(world.text(&task).as_bytes());
+    by_hand(&task, &Slot::PENDING, &Slot::APPROVED, None);
+    // The person's command finds it where somebody has put it.
+    world.vault.reopen_unapproved(&task, at(6)).expect("no fault");
+    assert!(world.vault.approve(&task, "me", Some(seen), at(6)).expect("no fault").is_ok());
+    world.vault.reopen_unapproved(&task, at(6)).expect("no fault");
+    assert_eq!(world.slot(&task), Some(Slot::APPROVED), "this approval holds");
+    world.claim(&task, "local", ClaimKind::Leased, 7);
+}
+
+pub(super) fn a_move_approves_only_what_was_offered(fresh: Fresh<'_>) {
+    let world = &World::under(Terms { approve_by_move: true, ..terms() }, fresh());
+    let by_hand = &world.harness.by_hand;
+    let (from, to) = (&Slot::PENDING, &Slot::APPROVED);
+    let task = drafted(world, "x");
+    by_hand(&task, from, to, None);
     let executing = world.claim(&task, "local", ClaimKind::Leased, 3);
     assert_eq!(world.release(&executing, &Release::success(), 4), State::Done);
     assert_eq!(world.kinds(&task), ["CLAIM", "RELEASE", "APPROVAL", "CLAIM", "RELEASE"]);
 
-    let edited = drafted(world, "y");
-    (world.harness.by_hand)(&edited, &Slot::PENDING, &Slot::APPROVED, Some(b"---\naction: pay\n---\nother"));
-    assert_eq!(
-        world.denied(&edited, "local", 5),
-        DenialReason::NotEligible,
-        "not the bytes that were on offer"
-    );
-    assert_eq!(world.slot(&edited), Some(Slot::PENDING));
-    (world.harness.by_hand)(&edited, &Slot::PENDING, &Slot::APPROVED, None);
-    world.claim(&edited, "local", ClaimKind::Leased, 6);
+    let other: &[u8] = b"---\naction: pay\n---\na million";
+    for (name, between) in
+        [("edited", None), ("sent-back", Some(State::NeedsAction)), ("no", Some(State::Rejected))]
+    {
+        let edited = drafted(world, name);
+        let offered = world.text(&edited);
+        by_hand(&edited, from, to, Some(other));
+        // However often it is moved, and wherever it is in between.
+        for _ in 0..3 {
+            is_sent_back(world, &edited, "another text than was offered");
+            if let Some(between) = between {
+                by_hand(&edited, from, &Slot::Free(between), None);
+                by_hand(&edited, &Slot::Free(between), to, None);
+            } else {
+                by_hand(&edited, from, to, None);
+            }
+        }
+        is_sent_back(world, &edited, "another text than was offered");
+        // The first text still counts.
+        by_hand(&edited, from, to, Some(offered.as_bytes()));
+        world.claim(&edited, "local", ClaimKind::Leased, 6);
+    }
 
-    let unknown = world.add("z", "---\naction: pay\n---\n");
-    (world.harness.by_hand)(&unknown, &Slot::NEEDS_ACTION, &Slot::APPROVED, None);
+    // A person's own door decides about the text that it shows.
+    let amended = drafted(world, "amended");
+    by_hand(&amended, from, from, Some(other));
+    let decided = world.vault.amend(&amended, "me", Digest::of(other), "---\naction: pay\n---\n9", at(4));
+    assert!(decided.expect("no fault").is_ok());
+    assert!(world.vault.take_back(&amended, "me", at(5)).expect("no fault").is_ok());
+    by_hand(&amended, from, to, Some(other));
+    is_sent_back(world, &amended, "another text than was offered");
+    by_hand(&amended, from, to, Some(b"---\naction: pay\n---\n9"));
+    world.claim(&amended, "local", ClaimKind::Leased, 6);
+
+    // The text of one task does not become the text of another one.
+    let (one, two) = (drafted(world, "one"), drafted(world, "two"));
+    let text = world.text(&one);
+    by_hand(&two, from, to, Some(text.as_bytes()));
+    is_sent_back(world, &two, "another text than was offered");
+
+    let unknown = world.add("unknown", "---\naction: pay\n---\n");
+    by_hand(&unknown, &Slot::NEEDS_ACTION, to, None);
     let why = world.vault.why(&unknown, &agent("local"), at(7)).expect("no fault");
     assert!(why.expect_err("nobody approved it").to_string().contains("by hand"));
-    assert_eq!(world.denied(&unknown, "local", 7), DenialReason::NotEligible, "it was never on offer");
-    assert_eq!(world.slot(&unknown), Some(Slot::PENDING));
+    for _ in 0..3 {
+        is_sent_back(world, &unknown, "never offered");
+        by_hand(&unknown, from, to, None);
+    }
+}
 
+pub(super) fn a_move_out_of_the_hands_of_an_agent_ends_its_claim(fresh: Fresh<'_>) {
+    let world = &World::new(fresh());
     let taken = world.claim(&world.add("w", "text"), "blue", ClaimKind::Leased, 8);
     (world.harness.by_hand)(&taken.task, &slot_of("blue"), &Slot::NEEDS_ACTION, None);
     world.fenced_off(&taken.task, &taken.claim.id, 9);

@@ -38,7 +38,7 @@ pub use harness::{ByHand, Fresh, Harness, Interrupt, Interrupted};
 
 /// All checks.
 pub fn run(fresh: Fresh<'_>) {
-    let checks: [fn(Fresh<'_>); 33] = [
+    let checks: [fn(Fresh<'_>); 35] = [
         life::a_task_is_added_once,
         life::a_task_goes_through_its_life,
         life::a_stale_step_does_nothing,
@@ -52,7 +52,9 @@ pub fn run(fresh: Fresh<'_>) {
         life::a_draft_needs_no_file,
         approval::an_approval_is_for_this_text_and_once,
         approval::an_edit_is_approved_with_the_rest,
-        approval::a_manual_move_is_understood,
+        approval::a_move_approves_nothing_by_default,
+        approval::a_move_approves_only_what_was_offered,
+        approval::a_move_out_of_the_hands_of_an_agent_ends_its_claim,
         approval::a_sensitive_execution_is_not_repeated,
         doubt::an_owner_cannot_make_a_task_harmless,
         doubt::a_sensitive_task_that_was_moved_is_for_a_person,

@@ -60,6 +60,7 @@ pub(super) fn terms() -> Terms {
         lease: Duration::from_secs(LEASE.unsigned_abs()),
         max_attempts: 3,
         retry: Vec::new(),
+        approve_by_move: false,
     }
 }
 
@@ -71,7 +72,11 @@ pub(super) fn claim_step(task: &Task, who: &str) -> Step {
 
 impl World {
     pub(super) fn new(harness: Harness) -> Self {
-        let vault = Vault::new(Arc::clone(&harness.store), terms());
+        Self::under(terms(), harness)
+    }
+
+    pub(super) fn under(terms: Terms, harness: Harness) -> Self {
+        let vault = Vault::new(Arc::clone(&harness.store), terms);
         Self { harness, vault }
     }
 

@@ -83,7 +83,8 @@ impl Disk {
     /// A new file with these bytes.
     pub(crate) fn create(&self, path: &Path, bytes: &[u8]) -> Result<File> {
         self.point("create").at("create", path)?;
-        let file = open_noatime(path, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL).at("create", path)?;
+        let file = open_noatime(path, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL);
+        let file = in_vault(file, "create", [path])?;
         let written = self.write("write", bytes, |bytes| file.write_all_at(bytes, 0));
         if written.is_err() {
             // What is half written is of no use to anyone.
@@ -111,7 +112,7 @@ impl Disk {
     /// Renames a private file over another.
     pub(crate) fn replace(&self, from: &Path, to: &Path) -> Result<()> {
         self.point("replace").at("rename", from)?;
-        private::rename(from, to).at("rename", from)
+        in_vault(private::rename(from, to), "rename", [from, to])
     }
 
     /// Moves a task. Never replaces anything. Makes the folder it goes to if need be.
@@ -136,7 +137,7 @@ impl Disk {
                     self.make_folder(to.parent().unwrap_or(to))?;
                     made = true;
                 }
-                _ => return Err(error).at("move", from),
+                _ => return in_vault(Err(error), "move", [from, to]),
             }
         }
     }
@@ -149,7 +150,7 @@ impl Disk {
         match Errno::from_io_error(&error) {
             Some(Errno::NOENT) => Ok(Exchanged::Missing),
             Some(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => Ok(Exchanged::Unsupported),
-            _ => Err(error).at("exchange", one),
+            _ => in_vault(Err(error), "exchange", [one, other]),
         }
     }
 
@@ -162,7 +163,7 @@ impl Disk {
     /// A folder, and those above it.
     pub(crate) fn make_folder(&self, path: &Path) -> Result<()> {
         self.point("make a folder").at("make the folder", path)?;
-        private::create_folders(path, 0o777).at("make the folder", path)
+        make_folders(path)
     }
 
     /// Writes these bytes at this place of a private file.
@@ -194,7 +195,7 @@ impl Disk {
     pub(crate) fn remove(&self, path: &Path) -> Result<()> {
         self.point("remove").at("remove", path)?;
         match private::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error).at("remove", path),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => in_vault(Err(error), "remove", [path]),
             _ => Ok(()),
         }
     }
@@ -232,6 +233,37 @@ impl Disk {
     }
 }
 
+/// Adds the verb and the first path to an error. If a folder of a path is a link, the fault names that one.
+fn in_vault<T, const N: usize>(answer: io::Result<T>, doing: &'static str, paths: [&Path; N]) -> Result<T> {
+    match answer {
+        Err(error) if private::is_link_error(&error) => {
+            let link = paths.iter().filter_map(|path| path.parent()).find_map(linked);
+            Err(link.unwrap_or_else(|| Fault::Io { doing, path: paths[0].to_owned(), source: error }))
+        }
+        answer => answer.at(doing, paths[0]),
+    }
+}
+
+/// The fault of a folder that is a link, if it or one above it is.
+pub(crate) fn linked(folder: &Path) -> Option<Fault> {
+    let is_link = |path: &&Path| fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
+    let link = folder.ancestors().find(is_link)?;
+    let source = io::Error::other("it is a symbolic link, and tasks would leave the vault through it");
+    Some(Fault::Io { doing: "use the folder", path: link.to_owned(), source })
+}
+
+/// Makes a folder, and those above it. None of them may be a link.
+pub(crate) fn make_folders(path: &Path) -> Result<()> {
+    match private::create_folders(path, 0o777) {
+        Err(error) if private::is_link_error(&error) => Err(linked(path).unwrap_or(Fault::Io {
+            doing: "make the folder",
+            path: path.to_owned(),
+            source: error,
+        })),
+        made => made.at("make the folder", path),
+    }
+}
+
 /// Opens a task's file: never through a link, never waiting for the other end of a pipe. `None` if it is not there.
 pub(crate) fn open_task(path: &Path, flags: OFlags) -> Result<Option<(File, Metadata)>> {
     let mut pauses = Pauses::lasting(LEASED);
@@ -240,7 +272,9 @@ pub(crate) fn open_task(path: &Path, flags: OFlags) -> Result<Option<(File, Meta
             // Somebody is finding out whether it is complete.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock && pauses.pause() => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) if private::is_link_error(&error) => return Err(not_a_file(path)),
+            Err(error) if private::is_link_error(&error) => {
+                return Err(path.parent().and_then(linked).unwrap_or_else(|| not_a_file(path)));
+            }
             opened => break opened.at("open", path)?,
         }
     };
@@ -310,6 +344,57 @@ pub(crate) fn no_name_left(task: &TaskName, to: &Slot) -> Fault {
 mod tests {
     use super::*;
     use tollgate_base::sys;
+
+    #[test]
+    fn nothing_is_done_through_a_linked_folder() {
+        let keep = tempfile::tempdir().unwrap();
+        let top = keep.path().canonicalize().unwrap();
+        let (vault, away) = (top.join("vault"), top.join("away"));
+        fs::create_dir_all(vault.join("in")).unwrap();
+        fs::create_dir_all(away.join("agent")).unwrap();
+        fs::write(vault.join("in/x"), "x").unwrap();
+        fs::write(away.join("y"), "y").unwrap();
+        fs::write(away.join("agent/y"), "y").unwrap();
+        std::os::unix::fs::symlink(&away, vault.join("link")).unwrap();
+        std::os::unix::fs::symlink("nowhere", vault.join("dangling")).unwrap();
+        let disk = Disk::new(Durability::Fast);
+        let x = vault.join("in/x");
+        for folder in ["link", "link/agent"] {
+            let (there, y) = (vault.join(folder).join("x"), vault.join(folder).join("y"));
+            let refused = [
+                disk.create(&there, b"x").map(drop),
+                disk.replace(&x, &there),
+                disk.replace(&y, &x),
+                disk.transfer(&x, &there, 0).map(drop),
+                disk.transfer(&y, &vault.join("in/y"), 0).map(drop),
+                disk.exchange(&x, &y).map(drop),
+                disk.exchange(&y, &x).map(drop),
+                disk.remove(&y),
+                disk.make_folder(&vault.join(folder).join("new")),
+                disk.make_folder(&vault.join(folder)),
+                open_task(&y, OFlags::RDWR).map(drop),
+            ];
+            for (act, refused) in refused.into_iter().enumerate() {
+                let said = refused.unwrap_err().to_string();
+                let link = format!("`{}`: it is a symbolic link", vault.join("link").display());
+                assert!(said.contains(&link), "{folder}, act {act}: {said}");
+            }
+        }
+        let refused = disk.make_folder(&vault.join("dangling")).unwrap_err().to_string();
+        assert!(refused.contains("dangling`: it is a symbolic link"), "{refused}");
+        let names = |folder: &Path| {
+            let mut names: Vec<_> =
+                fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+            names.sort();
+            names
+        };
+        assert_eq!(names(&away), ["agent", "y"]);
+        assert_eq!(
+            (names(&away.join("agent")), names(&vault.join("in"))),
+            (vec!["y".into()], vec!["x".into()])
+        );
+        assert_eq!(fs::read_to_string(away.join("y")).unwrap(), "y");
+    }
 
     #[test]
     fn whoever_looks_whether_a_task_is_complete_is_waited_for() {

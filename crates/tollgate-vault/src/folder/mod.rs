@@ -35,6 +35,7 @@ use crate::recent::Recent;
 use crate::state::{Slot, State};
 use crate::step::Landed;
 use tollgate_base::error::{At, Result};
+use tollgate_base::file::names_in;
 use tollgate_base::lock::nobody_writes;
 use tollgate_base::name::Agent;
 use tollgate_base::private;
@@ -138,6 +139,17 @@ fn slot_folder(vault: &Path, slot: &Slot) -> PathBuf {
     path.push(slot.state().as_str());
     path.extend(slot.agent().map(Agent::as_str));
     path
+}
+
+/// Makes the folders of the states. None of them, and no agent's folder, may be a link: tasks would leave the vault through it.
+pub(crate) fn make_state_folders(vault: &Path) -> Result<()> {
+    for state in State::ALL {
+        disk::make_folders(&vault.join(state.as_str()))?;
+    }
+    let claimed = vault.join(State::InProgress.as_str());
+    let names = names_in(&claimed)?;
+    let agents = names.iter().filter(|name| name.to_str().is_some_and(|name| name.parse::<Agent>().is_ok()));
+    agents.map(|name| claimed.join(name)).find_map(|folder| disk::linked(&folder)).map_or(Ok(()), Err)
 }
 
 /// Makes the folder for the vault's state, which is as private as the vault itself: users outside its group never have

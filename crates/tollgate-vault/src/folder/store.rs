@@ -13,11 +13,12 @@ use jiff::Timestamp;
 use rustix::fs::{Access, OFlags};
 
 use super::cache::Cache;
-use super::disk::{Disk, Moved, date_new, is_at, open_task, read, read_range};
+use super::disk::{Disk, Moved, date_new, is_at, linked, open_task, read, read_range};
 use super::log::{record_of, stripe_of, version};
 use super::log_line::Noted;
 use super::{
-    FolderOptions, FolderStore, held, make_private_folder, migrate, private_folder, scan, slot_folder, watch,
+    FolderOptions, FolderStore, held, make_private_folder, make_state_folders, migrate, private_folder, scan,
+    slot_folder, watch,
 };
 use crate::brief::HEAD;
 use crate::checkup::Finding;
@@ -45,15 +46,13 @@ const STAGED_S: i64 = 3600;
 impl FolderStore {
     /// Opens a vault and makes the folders that are missing.
     pub fn open(vault: &Path, options: FolderOptions) -> Result<Self> {
-        // Without a trailing or doubled slash.
-        let vault: PathBuf = vault.components().collect();
+        fs::create_dir_all(vault).at("make the folder", vault)?;
+        // Without links, of which there may be some above the vault, but none in it.
+        let vault = fs::canonicalize(vault).at("open the vault", vault)?;
         // A folder of its own, because a vault may be a workspace too, whose state lies beside it.
         let private = private_folder(&vault);
-        let states = State::ALL.map(|state| vault.join(state.as_str()));
         let folders = ["logs", "owed", "stage", "cache"].map(|name| private.join(name));
-        for folder in &states {
-            fs::create_dir_all(folder).at("make the folder", folder)?;
-        }
+        make_state_folders(&vault)?;
         make_private_folder(&vault)?;
         for folder in &folders {
             private::create_folders(folder, 0o777).at("make the folder", folder)?;
@@ -285,7 +284,7 @@ impl Store for FolderStore {
     fn problems(&self) -> Vec<String> {
         let usable = Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK;
         let problem = |folder: PathBuf| match rustix::fs::access(&folder, usable) {
-            Ok(()) if folder.is_dir() => None,
+            Ok(()) if folder.is_dir() => linked(&folder).map(|fault| fault.to_string()),
             Ok(()) => Some(format!("`{}` is not a folder", folder.display())),
             Err(error) => Some(format!("`{}` is not usable: {}", folder.display(), io::Error::from(error))),
         };

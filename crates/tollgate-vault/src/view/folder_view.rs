@@ -1,6 +1,7 @@
 //! The view of one machine, open: one process at a time, after it has finished what a dead process began.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,7 +16,7 @@ use crate::folder::make_private_folder;
 use crate::state::{Slot, State};
 use crate::vault::Vault;
 use tollgate_base::digest::Digest;
-use tollgate_base::error::{Fault, Result};
+use tollgate_base::error::{At, Fault, Result};
 use tollgate_base::file::names_in;
 use tollgate_base::lock::Lock;
 use tollgate_base::name::is_random_id;
@@ -98,7 +99,9 @@ impl FolderView {
         Self::open_on(vault, Disk::new(options.durability), options)
     }
 
-    pub(super) fn open_on(vault: Vault, disk: Disk, options: ViewOptions) -> Result<Option<Self>> {
+    pub(super) fn open_on(vault: Vault, disk: Disk, mut options: ViewOptions) -> Result<Option<Self>> {
+        // Without links, of which there may be some above the vault, but none in it.
+        options.folder = fs::canonicalize(&options.folder).at("open the vault", &options.folder)?;
         make_private_folder(&options.folder)?;
         disk.make_folder(&private_folder(&options.folder))?;
         let Some(lock) = Lock::acquire(&lock_path(&options.folder), Duration::ZERO)? else { return Ok(None) };

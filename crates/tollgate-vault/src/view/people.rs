@@ -177,7 +177,6 @@ impl FolderView {
     /// A person moved the file of a task, and may have changed it.
     fn moved(&mut self, mut seen: ShownTask, file: &LocalFile) -> Result<(), ViewTrouble> {
         let task = seen.task.clone();
-        let mut was_changed = false;
         for _ in 0..STEPS {
             let found = self.fetch(&task, seen.slot.state())?;
             let Some(found) = found.filter(|found| found.is(&seen.slot, seen.sha256)) else {
@@ -191,7 +190,7 @@ impl FolderView {
             if seen.sha256 != file.sha256 {
                 match self.rewrite(&found, file)? {
                     TakenByHand::Yes => {
-                        (was_changed, seen.sha256) = (true, file.sha256);
+                        seen.sha256 = file.sha256;
                         self.notes.put(seen.clone())?;
                     }
                     TakenByHand::Again => {}
@@ -199,11 +198,8 @@ impl FolderView {
                 }
                 continue;
             }
-            if was_changed && file.slot == Slot::APPROVED {
-                let why = "it was changed, and an approval is for the text that waited for it: move it again";
-                return self.put_back(&seen, file, why);
-            }
-            let Some(step) = decisions::moved_by_hand(&found.task, &file.slot, found.sha256, self.now())
+            let (terms, now) = (self.vault.terms(), self.now());
+            let Some(step) = decisions::moved_by_hand(&found.task, &file.slot, found.sha256, terms, now)
             else {
                 return self.put_back(&seen, file, &why_not(&seen.slot, &file.slot));
             };

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use rustix::fs::OFlags;
 
 use crate::folder::disk::{Disk, Moved, fingerprint, open_task, read};
+use crate::folder::make_state_folders;
 use crate::folder::scan::{is_task, ready};
 use crate::state::{Slot, State};
 use crate::store::Ready;
@@ -61,8 +62,8 @@ impl ViewFiles {
     /// The folders, which are made if they are missing.
     pub(super) fn open(folder: &Path, disk: Disk, settle: Duration) -> Result<Self> {
         let files = Self { folder: folder.to_owned(), disk, settle };
-        let states = State::ALL.iter().map(|state| folder.join(state.as_str()));
-        for path in states.chain([files.stage(""), aside_folder(folder)]) {
+        make_state_folders(folder)?;
+        for path in [files.stage(""), aside_folder(folder)] {
             if !path.is_dir() {
                 files.disk.make_folder(&path)?;
             }

@@ -132,3 +132,21 @@ fn a_new_task_gets_the_next_free_name_and_a_fault_is_reported_at_once() {
         assert_eq!(landed.task.stem(), name);
     }
 }
+
+#[test]
+fn tasks_that_all_wait_for_each_other_are_explained_in_a_moment() {
+    let vault = Vault::new(Arc::new(MemoryStore::default()), Terms::default());
+    let name = |number: usize| -> TaskName { format!("t{number}").parse().unwrap() };
+    for number in 0..60 {
+        let after: Vec<String> = (1..=50).map(|more| format!("t{}", (number + more) % 60)).collect();
+        let text = format!("---\nafter: [{}]\n---\n", after.join(","));
+        vault.add(&name(number), text.as_bytes(), at(0)).unwrap();
+    }
+    // There are more circles than anybody could read.
+    assert_eq!(vault.stuck(at(1)).unwrap().len(), 100);
+    let new: TaskName = "new".parse().unwrap();
+    assert_eq!(vault.circle(&new, &[name(0)], at(1)).unwrap(), None);
+    let closed = vault.circle(&name(7), &[name(8)], at(1)).unwrap().unwrap();
+    assert_eq!((&closed[0], closed.last().unwrap()), (&name(7), &name(7)));
+    assert!(vault.why(&name(7), &"blue".parse().unwrap(), at(1)).unwrap().is_err());
+}

@@ -97,7 +97,7 @@ fn terms() -> Terms {
     };
     let roles = [("cloud", role(&["triage"], &["pay"])), ("local", role(&["pay"], &[]))];
     let roles = Roles::of(roles.into_iter().map(|(name, role)| (name.parse().unwrap(), role)).collect());
-    Terms { roles, lease: Duration::from_secs(60), max_attempts: 2, retry: Vec::new() }
+    Terms { roles, lease: Duration::from_secs(60), max_attempts: 2, retry: Vec::new(), approve_by_move: true }
 }
 
 fn memory() -> Side {

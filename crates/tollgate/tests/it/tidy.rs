@@ -133,25 +133,6 @@ fn the_command_line_and_the_server_do_not_know_which_store_they_use() {
     assert!(seen > 100, "{seen}");
 }
 
-#[test]
-fn no_two_types_share_a_name() {
-    let mut named = std::collections::BTreeMap::new();
-    for (file, text) in production(&PUBLISHED) {
-        for line in text.lines() {
-            let line = ["pub ", "pub(crate) ", "pub(super) "]
-                .iter()
-                .fold(line, |line, word| line.trim_start_matches(word));
-            let declared =
-                ["struct ", "enum ", "trait ", "type "].iter().find_map(|word| line.strip_prefix(word));
-            let Some(rest) = declared else { continue };
-            let name: String = rest.chars().take_while(|c| c.is_alphanumeric()).collect();
-            let other = named.insert(name.clone(), file.clone());
-            assert_eq!(other, None, "`{name}` is also declared in {file}");
-        }
-    }
-    assert!(named.len() > 300, "{}", named.len());
-}
-
 /// A method in another file than its type is an import that no `use` shows: the type's own file could call it.
 #[test]
 fn methods_are_in_the_file_of_their_type() {
@@ -250,6 +231,7 @@ fn only_the_disk_changes_guarded_files() {
 fn only_private_opens_state() {
     let others = [
         ("tollgate-run/", "files of the workspace and of processes, and what is in the folder of a run"),
+        ("tollgate-guard/src/git_config.rs", "files of git"),
         ("tollgate-guard/src/probe.rs", "its own files, which it has made by descriptor"),
         ("tollgate-guard/src/state_folder.rs", "the configuration, which may be a link of the user"),
         ("tollgate-guard/src/view.rs", "files of the workspace"),
@@ -263,7 +245,7 @@ fn only_private_opens_state() {
         ("tollgate-etcd/src/tls.rs", "certificates that the user names"),
         ("tollgate-export/src/out_file.rs", "the file that the user exports to"),
         ("tollgate-export/src/receiver.rs", "certificates that the user names"),
-        ("tollgate/src/postgres.rs", "the user's password file"),
+        ("tollgate/src/credentials.rs", "the user's password file"),
         ("tollgate/src/tasks.rs", "the vault itself"),
         ("tollgate/src/worktree.rs", "files of git"),
     ];

@@ -66,6 +66,9 @@ unread = "known"
 # The pauses between the attempts at a task.
 # retry = ["10s", "1m", "5m"]
 
+# Whether a move from `Pending_Approval` to `Approved` in a file manager approves a task. Programs of agents can move files, too.
+approve_by_move = false
+
 [run]
 # What hooks do with the shell commands of agents: "transaction" lets each command run through `tollgate run`, "parse" only
 # checks what its text says about files.

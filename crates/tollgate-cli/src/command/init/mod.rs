@@ -14,7 +14,8 @@ use clap::builder::PossibleValuesParser;
 use serde_json::json;
 use tollgate::error::{At, Fault};
 use tollgate::settings::StoreChoice;
-use tollgate::tasks::{VaultHome, check_store, is_vault, shared_with, tells_password};
+use tollgate::tasks::{VaultHome, check_store, foreign_vault, is_vault, shared_with, tells_password};
+use tollgate::trust::outside;
 use tollgate::vault::state::State;
 use tollgate::workspace::{STATE_FOLDER, canonical, read_settings};
 use tollgate_base::private;
@@ -197,6 +198,9 @@ impl InitPlan {
         if let Some(url) = &self.engine {
             invocation.trust().agree_to_engine(url)?;
         }
+        if let Some(folder) = self.vault.as_ref().and_then(|vault| vault.chosen_outside.as_ref()) {
+            invocation.trust().agree_to_folder(root, folder)?;
+        }
         self.config.save(root)
     }
 }
@@ -208,6 +212,8 @@ struct PlannedVault {
     new: bool,
     /// It is that of another git worktree, whose folders are not ours to make.
     shared: bool,
+    /// It is outside the workspace, and this call names it.
+    chosen_outside: Option<PathBuf>,
 }
 
 impl PlannedVault {
@@ -222,7 +228,9 @@ impl PlannedVault {
         if let Some(other) = shared_with(root, settings)? {
             let home = VaultHome::at(other)?;
             return match (named, home.has_vault()) {
-                (None, true) => Ok(Self { folder: home.folder(), new: false, shared: true }),
+                (None, true) => {
+                    Ok(Self { folder: home.folder(), new: false, shared: true, chosen_outside: None })
+                }
                 _ => Err(UsageError::VaultOfMainTree(home.root).into()),
             };
         }
@@ -231,6 +239,13 @@ impl PlannedVault {
             Some(named) => canonical(&invocation.path(named)?)?,
             None => known.clone(),
         };
+        let chosen_outside = outside(root, &folder);
+        if let Some(folder) = chosen_outside.as_ref().filter(|_| named.is_none())
+            && !invocation.trust().trusts_folder(root, folder)
+        {
+            // The configuration names it, and may come from somebody else.
+            return Err(foreign_vault(root, folder).into());
+        }
         if let Some(file) = folder.ancestors().find(|path| path.exists()).filter(|path| !path.is_dir()) {
             let source = io::ErrorKind::NotADirectory.into();
             return Err(Fault::Io { doing: "make the vault in", path: file.to_owned(), source }.into());
@@ -244,7 +259,7 @@ impl PlannedVault {
         if !config.add_vault(dir, known == folder) {
             return Err(UsageError::NameTheVaultYourself(dir.to_owned()).into());
         }
-        Ok(Self { new: !is_vault(&folder), folder, shared: false })
+        Ok(Self { new: !is_vault(&folder), folder, shared: false, chosen_outside })
     }
 
     /// Makes its folders.

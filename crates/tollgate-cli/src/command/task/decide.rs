@@ -178,6 +178,7 @@ pub(crate) fn approve(invocation: &Invocation, args: &TaskApproveArgs) -> Result
         Ok(deciding) => deciding,
         Err(answer) => return Ok(answer),
     };
+    deciding.tasks.vault.reopen_unapproved(task, invocation.now())?;
     let seen = match deciding.found(task, Some(State::PendingApproval))? {
         Some((found, bytes)) => match deciding.agreed(&found, &bytes, "approve")? {
             Ok(seen) => seen,

@@ -189,6 +189,7 @@ impl Acting<'_> {
                 tollgate: &tollgate,
                 workspace: self.gate.workspace().path(),
                 agent: turn.agent(),
+                claims_as: self.session.claims_as(),
                 turn: turn.id(),
                 turns: self.session.turns(),
                 keep_running: *keep_running,

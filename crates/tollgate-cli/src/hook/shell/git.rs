@@ -2,7 +2,9 @@
 
 use std::fs;
 use std::io::Read;
+use std::path::PathBuf;
 
+use tollgate::git_config::names_command;
 use tollgate::turn::Extent;
 
 use super::arguments::{ProgramArgs, Valued};
@@ -13,6 +15,7 @@ use super::transfer::{change, transfer};
 use super::word::Word;
 use crate::host::event::Deed;
 use crate::host::patch;
+use crate::surroundings::Surroundings;
 
 /// The largest part of a diff that is read, in bytes.
 const LARGEST_DIFF: u64 = 4 << 20;
@@ -58,6 +61,8 @@ fn git_command(shell: &mut Shell, command: &str, rest: &[Word], redirects: &Redi
     let others = shell.effects.changes.len();
     match command {
         "mv" => return transfer(shell, "mv", rest),
+        "config" => return configured(shell, rest),
+        "clone" | "init" => return made_repository(shell, rest),
         "apply" if !given.has(&["cached", "check", "stat", "numstat", "summary"]) => {
             let input = given.operands.first().or(redirects.inputs.first());
             diffed(shell, input, redirects, Stripped::First);
@@ -89,6 +94,80 @@ fn git_command(shell: &mut Shell, command: &str, rest: &[Word], redirects: &Redi
         _ => {}
     }
     shell.effects.changes[others..].iter_mut().for_each(|change| change.by_git = true);
+}
+
+/// `git config` is a change of its file by hand if it may plant a command there. Everything else that it sets is git's own
+/// business.
+fn configured(shell: &mut Shell, rest: &[Word]) {
+    let names = &["file", "blob", "type", "default", "comment", "value", "url"];
+    let given = ProgramArgs::of(rest, Valued { letters: "f:", names });
+    if let Some(file) = given.value(&["f", "file"]) {
+        return change(shell, vec![file.clone()], Extent::Part, None);
+    }
+    let only_reads_or_removes = [
+        "get",
+        "get-all",
+        "get-regexp",
+        "get-urlmatch",
+        "get-color",
+        "get-colorbool",
+        "list",
+        "l",
+        "unset",
+        "unset-all",
+        "remove-section",
+    ];
+    let mut operands = given.operands.iter().peekable();
+    let verb = operands.next_if(|word| word.as_text().is_some_and(|text| !text.contains('.')));
+    let verb = verb.and_then(Word::as_text);
+    let is_verb = |names: &[&str]| given.has(names) || verb.is_some_and(|verb| names.contains(&verb));
+    let plants = if is_verb(&only_reads_or_removes) {
+        false
+    } else if is_verb(&["edit", "e", "rename-section"]) {
+        true
+    } else {
+        match (operands.next(), operands.next()) {
+            (Some(key), Some(value)) => key.as_text().is_none_or(|key| names_command(key, value.as_text())),
+            _ => false,
+        }
+    };
+    if plants {
+        let own = Surroundings::home().filter(|_| given.has(&["global"]));
+        change_config(shell, own.map(|home| home.join(".gitconfig")));
+    }
+}
+
+/// A new repository gets the configuration that is given with it, and hooks from a template.
+fn made_repository(shell: &mut Shell, rest: &[Word]) {
+    let plants = |pair: [Option<&str>; 2]| match pair {
+        [Some("-c" | "--config"), None] => true,
+        [Some("-c" | "--config"), Some(setting)] => sets_command(setting),
+        [Some(word), _] => {
+            word.strip_prefix("--config=").is_some_and(sets_command) || word.starts_with("--template")
+        }
+        _ => false,
+    };
+    let next = rest.iter().skip(1).map(Word::as_text).chain([Some("")]);
+    if rest.iter().map(Word::as_text).zip(next).any(|(word, next)| plants([word, next])) {
+        change_config(shell, None);
+    }
+}
+
+/// Whether `KEY=VALUE` names a command.
+fn sets_command(setting: &str) -> bool {
+    let (key, value) = setting.split_once('=').unwrap_or((setting, "true"));
+    names_command(key, Some(value))
+}
+
+/// A change of this file, else of the configuration of the repository.
+fn change_config(shell: &mut Shell, file: Option<PathBuf>) {
+    if let Some(file) = file {
+        return shell.change(file, Extent::Part, None);
+    }
+    for folder in shell.env.possible_folders().to_vec() {
+        let tree = git_tree(&folder).unwrap_or(&folder);
+        shell.change(tree.join(".git/config"), Extent::Part, None);
+    }
 }
 
 /// git may change every file of its working tree, even one that it does not track yet: another commit may have it.

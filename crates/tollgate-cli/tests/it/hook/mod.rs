@@ -13,6 +13,7 @@ mod run;
 mod setup;
 mod shared;
 mod stories;
+mod switched_off;
 mod tidy;
 mod unknown;
 

@@ -170,6 +170,61 @@ fn a_shell_command_cannot_name_them_as_a_target() {
     }
 }
 
+/// git executes the values of many keys, and it does so for people, too.
+#[test]
+fn a_shell_command_cannot_plant_a_command_for_git() {
+    let world = world();
+    let own = world.tmp().join("home/.gitconfig");
+    for host in HOSTS {
+        let agent = Program::new(&world, host, "s");
+        for command in [
+            "git config core.fsmonitor ./evil",
+            "git config --local core.hooksPath hooks",
+            "git config --add include.path ../evil",
+            "git config set core.sshCommand evil",
+            "git config set --all alias.st '!evil'",
+            "git -C sub config filter.x.clean evil",
+            "git config --global core.pager evil",
+            "git config alias.st \"$x\"",
+            "git config \"$key\" evil",
+            "git config --edit",
+            "git config --rename-section user core",
+            "git config -f .git/config core.editor evil",
+            "cd sub && git config diff.external evil",
+            "bash -c 'git config gpg.program evil'",
+            "git clone -q -c core.hooksPath=/tmp/x . ../clone",
+            "git clone --config=core.fsmonitor=x . ../clone",
+            "git init --template=/tmp/x new",
+            "echo '[core] pager = evil' >> ~/.gitconfig",
+            "echo '[core] pager = evil' > ~/.config/git/config",
+        ] {
+            agent.runs(command).refused("PROTECTED_PATH");
+        }
+        for file in ["home/.gitconfig", "home/.config/git/config", "home/.config/git/attributes"] {
+            agent.writes(world.tmp().join(file).to_str().unwrap(), "x\n").refused("PROTECTED_PATH");
+        }
+    }
+    assert!(!own.exists());
+}
+
+/// Where the user's file is a link, and where a variable names it.
+#[test]
+fn the_users_configuration_of_git_is_protected_wherever_it_is() {
+    let world = world();
+    let (dotfiles, named) = (world.tmp().join("dotfiles"), world.tmp().join("named"));
+    fs::create_dir(&dotfiles).unwrap();
+    fs::write(dotfiles.join("gitconfig"), "").unwrap();
+    symlink(dotfiles.join("gitconfig"), world.tmp().join("home/.gitconfig")).unwrap();
+    let agent = Program::new(&world, "codex", "s")
+        .started_with(vec![("GIT_CONFIG_GLOBAL", named.to_str().unwrap().to_owned())]);
+    for file in [dotfiles.join("gitconfig"), named] {
+        agent.writes(file.to_str().unwrap(), "x\n").refused("PROTECTED_PATH");
+    }
+    let agent =
+        Program::new(&world, "codex", "s").started_with(vec![("GIT_CONFIG_GLOBAL", "/dev/null".to_owned())]);
+    agent.runs("echo x > /dev/null").ran();
+}
+
 /// A program that the parser does not know may have made the link.
 #[test]
 fn a_hard_link_is_protected_as_the_file_is() {
@@ -200,6 +255,12 @@ fn ordinary_work_with_git_and_folders_continues() {
         "git checkout -- .",
         "git restore .",
         "git stash list; git log --oneline; git diff",
+        "git config user.name b && git config set user.email b@c && git config --get user.name",
+        "git config alias.st status; git config core.fsmonitor false; git config --unset alias.st",
+        "git config core.hooksPath; git config --get core.hooksPath; git config --list",
+        "git remote add other . && git remote rename other more && git remote remove more",
+        "git branch -q topic2 && git branch -q -u main topic2 && git -c core.pager=cat log -1",
+        "git config -f other.cfg core.editor vi && rm other.cfg",
         "git rm -q --cached sub/b.txt && git reset -q",
         "mkdir -p new/deep && touch new/deep/x && chmod +x new/deep/x",
         "git clone -q . ../clone && rm -rf ../clone",

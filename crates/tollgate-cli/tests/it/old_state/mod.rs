@@ -72,12 +72,18 @@ impl OldState {
             in_place::restore(world.tmp(), &manifest);
         }
         for place in ["folder", "git/a", "git/b"] {
-            // The stories are not about the pauses between attempts.
+            // The stories are not about the pauses between attempts. In older versions, every move approved.
             let config = world.tmp().join(place).join(".tollgate/config.toml");
             let text = fs::read_to_string(&config).unwrap();
             assert!(text.contains("[vault]\n"), "{text}");
-            fs::write(&config, text.replacen("[vault]\n", "[vault]\nretry = []\n", 1)).unwrap();
+            fs::write(
+                &config,
+                text.replacen("[vault]\n", "[vault]\nretry = []\napprove_by_move = true\n", 1),
+            )
+            .unwrap();
         }
+        // Its tasks are in the folder of another workspace.
+        world.tollgate(["trust"]).folder(world.tmp().join("neighbour")).typed("yes").is(0);
         Self { world, manifest, origin }
     }
 

@@ -121,22 +121,21 @@ fn a_user_without_rights_has_the_same_guard() {
     assert_eq!(ran.stdout(), "1234\n-rw-r--r--\ncode 0\nin\nsecret\n", "{ran}");
 }
 
-/// The folders of tasks are passed through one by one, and the kernel moves nothing between them. The gate has no view.
 #[test]
-fn where_the_workspace_is_the_vault_tasks_are_claimed_in_gate_mode_only() {
+fn where_the_workspace_is_the_vault_tasks_are_claimed_inside_runs_too() {
     let world = World::with("[vault]\ndir = \".\"\ndurability = \"fast\"\nsettle = \"0ms\"\n");
     world.run("init --vault .").is(0);
-    world.run("task add X").is(0);
-    let claim = "tollgate task claim x.md --agent blue";
-    world.guarded(&format!("echo new > f; {claim}")).ends().is(3);
-    world.holds("f", "new\n");
-    assert!(world.path("Needs_Action/x.md").exists(), "the task is where it was");
-    let script = format!("{claim} || exit 9; {HOLD}");
-    let ran = world.held(&["--mode", "gate"], &script, || {
-        let lost = world.run("task claim x.md --agent red");
-        assert!(format!("{lost}").starts_with("exit 1"), "the claim is not seen: {lost}");
-    });
-    ran.is(0);
+    for level in ["transaction", "gate"] {
+        world.run(&format!("task add {level}")).is(0);
+        let claim = format!("tollgate task claim {level} --agent blue");
+        let script = format!("echo {level} > f; {claim} || exit 9; {HOLD}");
+        let ran = world.held(&["--mode", level], &script, || {
+            let lost = world.run(&format!("task claim {level} --agent red"));
+            assert!(format!("{lost}").starts_with("exit 1"), "the claim is not seen: {lost}");
+        });
+        ran.is(0);
+        world.holds("f", format!("{level}\n"));
+    }
 }
 
 /// The hint helps: the caller has called the command correctly.

@@ -3,10 +3,12 @@
 mod agents;
 mod background;
 mod crash;
+mod git_commands;
 mod kinds;
 mod knowledge;
 mod limits;
 mod process;
+mod reach;
 mod sandbox;
 mod stale;
 

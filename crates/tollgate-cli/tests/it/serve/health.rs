@@ -205,8 +205,10 @@ fn a_missing_vault_or_state_breaks_the_health() {
     fs::create_dir(world.path(".tollgate/stage")).unwrap();
     is_well(&served);
     let config = fs::read(world.path(".tollgate/config.toml")).unwrap();
-    world.puts(".tollgate/config.toml", "not = [toml");
-    breaks(&served, "config.toml");
+    world.puts(".tollgate/config.toml", "[vault]\nstore = \"etcd://ada:s3cret@h:1/x\"\n");
+    breaks(&served, "line 2 of `");
+    let health = served.gets("/health");
+    assert!(health.body.contains("config.toml") && !health.body.contains("s3cret"), "{health:?}");
     world.puts(".tollgate/config.toml", config);
     is_well(&served);
 }

@@ -286,11 +286,12 @@ fn changed_settings_reach_the_agents_of_mcp_and_their_turns_go_on() {
     let refused = writes("a");
     assert_eq!(refused["structuredContent"]["error_type"], "STALE_FILE", "its turn has read `a`: {refused}");
     // A server with settings that it cannot read serves nobody, and says why.
-    world.puts(".tollgate/config.toml", "[guard]\nmode = \"what\"\n");
+    world.puts(".tollgate/config.toml", "[guard]\nmode = \"s3cret\"\n");
     let list = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/list"});
     let broken = until("an error", || Some(client.posts(&list)).filter(|reply| reply.status != 200));
     assert_eq!(broken.status, 500, "{broken:?}");
-    assert!(broken.body.contains("what") && !broken.body.contains("tollgate init"), "{broken:?}");
+    assert!(broken.body.contains("line 2 of `") && !broken.body.contains("tollgate init"), "{broken:?}");
+    assert!(!broken.body.contains("s3cret"), "an agent does not get the line: {broken:?}");
     // Its heartbeats and its folders are those of the first vault.
     world.puts(".tollgate/config.toml", "[vault]\ndir = \"other\"\n");
     let other =

@@ -74,6 +74,17 @@ impl ToolCall<'_> {
             .map_err(|error| ToolAnswer::failure(format!("invalid arguments for `{}`: {error}", self.tool)))
     }
 
+    /// Refuses a call with more items in this argument than one call takes.
+    pub(super) fn few(&self, argument: &str, count: usize, most: usize) -> Result<(), ToolAnswer> {
+        if count <= most {
+            return Ok(());
+        }
+        Err(ToolAnswer::failure(format!(
+            "invalid arguments for `{}`: `{argument}` has {count} items, the most is {most}\nhint: make several calls",
+            self.tool
+        )))
+    }
+
     /// A file was replaced, so a late-write check will be due.
     pub(super) fn changed(&self) {
         self.connection.server().file_changed();

@@ -15,7 +15,7 @@ use tollgate::workspace::STATE_FOLDER;
 
 use super::call::{ToolCall, done};
 use super::schema::PathArguments;
-use crate::mcp::answer::ToolAnswer;
+use crate::mcp::answer::{LARGEST, ToolAnswer};
 use crate::mcp::collate;
 use crate::mcp::glob::{Glob, MOST, Steps};
 
@@ -137,6 +137,23 @@ fn too_long() -> ToolAnswer {
     )
 }
 
+/// The deepest folder below the one that a tree or a search begins with. The tree has two levels of JSON for each, and most
+/// parsers stop at 128 levels. The way to a folder is looked up name by name, so this also limits the time for each, and the stack.
+const DEEPEST: usize = 60;
+
+/// Refuses a folder that is too deep. A tree or a search without it would be incomplete without showing it.
+fn shallow(below: &Path) -> Result<(), ToolAnswer> {
+    if below.components().count() <= DEEPEST {
+        return Ok(());
+    }
+    let shown: PathBuf = below.components().take(3).collect();
+    let shown = shown.display();
+    Err(ToolAnswer::failure(format!(
+        "there are folders more than {DEEPEST} levels down, in `{shown}`\n\
+         hint: begin in a folder further down, or exclude `{shown}` with `excludePatterns`"
+    )))
+}
+
 /// The number of patterns, checked.
 fn few(patterns: &[String]) -> Result<(), ToolAnswer> {
     match patterns.len() {
@@ -185,7 +202,8 @@ pub(super) fn tree(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, Tool
     }
     let root = listed(call, &given.path)?.path;
     let exclude = Excluded { globs: exclude, steps: Steps::new() };
-    let tree = branches(call, root.as_path(), Path::new(""), &exclude)?;
+    let mut room = LARGEST / 2;
+    let tree = branches(call, root.as_path(), Path::new(""), &exclude, &mut room)?;
     if exclude.steps.are_used_up() {
         return Err(too_long());
     }
@@ -205,40 +223,41 @@ impl Excluded {
     }
 }
 
+/// What is in a folder. `room` are the bytes that the answer may still have.
 fn branches(
     call: &ToolCall<'_>,
     root: &Path,
     below: &Path,
     exclude: &Excluded,
+    room: &mut usize,
 ) -> Result<Vec<TreeEntry>, ToolAnswer> {
-    let listing = done(call.gate.workspace().list(root.join(below)))?;
-    let mut branches = Vec::with_capacity(listing.entries.len());
+    // A folder inside the tree that was deleted in the meantime or cannot be read is shown as empty.
+    let listing = match done(call.gate.workspace().list(root.join(below))) {
+        Err(answer) if answer.structured.is_none() && !below.as_os_str().is_empty() => return Ok(Vec::new()),
+        listing => listing?,
+    };
+    let mut entries = Vec::new();
     for FolderEntry { name, kind } in listing.entries {
         let relative = below.join(&name);
         if is_state(&name) || exclude.has(&relative.to_string_lossy()) {
             continue;
         }
+        // At least: the keys and the quotes around them take more.
+        *room = room.checked_sub(name.len() + ENTRY).ok_or_else(ToolAnswer::too_large)?;
         let (r#type, children) = match kind {
-            EntryKind::Folder => ("directory", Some(branches_of(call, root, &relative, exclude)?)),
+            EntryKind::Folder => {
+                shallow(&relative)?;
+                ("directory", Some(branches(call, root, &relative, exclude, room)?))
+            }
             _ => ("file", None),
         };
-        branches.push(TreeEntry { name: name.to_string_lossy().into_owned(), r#type, children });
+        entries.push(TreeEntry { name: name.to_string_lossy().into_owned(), r#type, children });
     }
-    Ok(branches)
+    Ok(entries)
 }
 
-/// The same for a folder inside the tree. One that was deleted in the meantime or cannot be read is shown as empty.
-fn branches_of(
-    call: &ToolCall<'_>,
-    root: &Path,
-    below: &Path,
-    exclude: &Excluded,
-) -> Result<Vec<TreeEntry>, ToolAnswer> {
-    match branches(call, root, below, exclude) {
-        Err(answer) if answer.structured.is_none() => Ok(Vec::new()),
-        answer => answer,
-    }
-}
+/// What an entry of a tree takes in the answer, without its name and the spaces in front of it.
+const ENTRY: usize = r#"{"name":"","type":"file"}"#.len();
 
 pub(super) fn search_properties() -> Value {
     json!({
@@ -263,15 +282,21 @@ pub(super) fn search(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, To
     let globs = given.exclude.iter().map(|pattern| glob(pattern)).collect::<Result<Vec<_>, _>>()?;
     let exclude = Excluded { globs, steps: Steps::new() };
     let root = listed(call, &given.path)?.path;
-    let mut found = Vec::new();
-    search_below(call, root.as_path(), Path::new(""), &pattern, &exclude, &mut found);
+    let mut found = FoundPaths { paths: Vec::new(), room: LARGEST / 2 };
+    search_below(call, root.as_path(), Path::new(""), &pattern, &exclude, &mut found)?;
     if exclude.steps.are_used_up() {
         return Err(too_long());
     }
-    if found.is_empty() {
+    if found.paths.is_empty() {
         return Ok(ToolAnswer::text("No matches found"));
     }
-    Ok(ToolAnswer::text(found.join("\n")))
+    Ok(ToolAnswer::text(found.paths.join("\n")))
+}
+
+/// What a search has found, and the bytes that the answer may still have.
+struct FoundPaths {
+    paths: Vec<String>,
+    room: usize,
 }
 
 fn search_below(
@@ -280,11 +305,11 @@ fn search_below(
     below: &Path,
     pattern: &Glob,
     exclude: &Excluded,
-    found: &mut Vec<String>,
-) {
+    found: &mut FoundPaths,
+) -> Result<(), ToolAnswer> {
     let workspace = call.gate.workspace();
     // A folder that cannot be listed is skipped.
-    let Ok(Outcome::Done(listing)) = workspace.list(root.join(below)) else { return };
+    let Ok(Outcome::Done(listing)) = workspace.list(root.join(below)) else { return Ok(()) };
     for FolderEntry { name, kind } in listing.entries {
         let relative = below.join(&name);
         let text = relative.to_string_lossy();
@@ -294,12 +319,16 @@ fn search_below(
         let full: PathBuf = root.join(&relative);
         let shown = || kind != EntryKind::Link || matches!(workspace.look_at(&full), Ok(Outcome::Done(_)));
         if pattern.matches(&text, &exclude.steps) && shown() {
-            found.push(full.to_string_lossy().into_owned());
+            let path = full.to_string_lossy().into_owned();
+            found.room = found.room.checked_sub(path.len() + 1).ok_or_else(ToolAnswer::too_large)?;
+            found.paths.push(path);
         }
         if kind == EntryKind::Folder {
-            search_below(call, root, &relative, pattern, exclude, found);
+            shallow(&relative)?;
+            search_below(call, root, &relative, pattern, exclude, found)?;
         }
     }
+    Ok(())
 }
 
 pub(super) fn info(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {

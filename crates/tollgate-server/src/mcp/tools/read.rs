@@ -13,12 +13,14 @@ use tollgate::part::Part;
 
 use super::call::{ToolCall, done};
 use super::schema::PathArguments;
-use crate::mcp::answer::{Item, ToolAnswer};
+use crate::mcp::answer::{Item, LARGEST, ToolAnswer};
 use crate::mcp::turns::RunningTurn;
 
-/// The most bytes in one answer. An answer is in memory several times, and no model reads this much. The reference server
-/// stops at 512 MiB, the longest string in JavaScript.
-const MOST: usize = 256 << 20;
+/// The most bytes of files in one answer. Each byte is at least one byte of JSON, twice, so more would not fit.
+const MOST: usize = LARGEST / 2;
+
+/// The most files in one call: more than a model names. A file that cannot be read takes a line of the answer, too.
+const MOST_FILES: usize = 10_000;
 
 pub(super) fn text_properties() -> Value {
     json!({
@@ -92,7 +94,11 @@ fn try_read(
             Part::Tail(_) => {
                 too_large("the last lines of", "ask for fewer lines: they may have 16 MiB together")
             }
-            _ => too_large("more than 256 MiB of", "read a part of it with `head` or `tail`"),
+            Part::Head(_) | Part::Lines { .. } => too_large("these lines of", "ask for fewer lines"),
+            Part::Whole => too_large(
+                &format!("more than {} MiB of", MOST >> 20),
+                "read a part of it with `head` or `tail`",
+            ),
         },
         outcome => {
             let outcome = outcome?;
@@ -203,6 +209,7 @@ pub(super) fn several(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, T
     if given.paths.is_empty() {
         return Err(ToolAnswer::failure("invalid arguments for `read_multiple_files`: `paths` is empty"));
     }
+    call.few("paths", given.paths.len(), MOST_FILES)?;
     let running = call.turn()?;
     let mut hashes = Map::new();
     let mut shown = Vec::with_capacity(given.paths.len());

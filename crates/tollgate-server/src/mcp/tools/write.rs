@@ -120,13 +120,17 @@ pub(super) fn edit(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, Tool
     let preview = call.gate.preview(&target, &edits);
     let applied = done(call.gate.edit(running.turn(), target, edits, expected))?;
     call.changed();
-    let text = match preview {
+    let diff = match preview {
         Ok(Outcome::Done(preview)) if Some(preview.sha256) == applied.before.digest() => {
-            patch::fenced(preview.path.as_path(), &preview.before, &preview.after)
+            let diff = patch::fenced(preview.path.as_path(), &preview.before, &preview.after);
+            Some(written(diff, &applied))
         }
-        _ => format!("Successfully edited {}", given.path),
+        _ => None,
     };
-    Ok(written(text, &applied))
+    // The file was changed, so an answer without the diff is better than none.
+    Ok(diff
+        .filter(|answer| answer.encoded().is_some())
+        .unwrap_or_else(|| written(format!("Successfully edited {}", given.path), &applied)))
 }
 
 /// The edits, with the old text exactly as it is in the file.
@@ -134,7 +138,9 @@ fn exact(call: &ToolCall<'_>, path: &FilePath, edits: Vec<EditArgument>) -> Resu
     let edits: Vec<Edit> = edits.into_iter().map(|edit| Edit::once(edit.old_text, edit.new_text)).collect();
     match call.gate.peek(path) {
         Ok(Outcome::Done(read)) => {
-            if edits.len().saturating_mul(read.bytes.len()) > MOST_SEARCHED {
+            // Every edit searches what the edits before it have made.
+            let largest = read.bytes.len() + edits.iter().map(|edit| edit.new.len()).sum::<usize>();
+            if edits.len().saturating_mul(largest) > MOST_SEARCHED {
                 return Err(ToolAnswer::failure(format!(
                     "{} edits are too many for one call on a file of this size\nhint: make fewer edits in one call, or \
                      write the whole file with write_file",
@@ -221,6 +227,10 @@ pub(super) fn several_properties() -> Value {
     }})
 }
 
+/// The most files that one call changes. A model writes each of these paths, and all of them are locked until the last one
+/// is written.
+const MOST_CHANGES: usize = 1024;
+
 #[derive(Deserialize)]
 struct WriteSeveralArguments {
     changes: Vec<ChangeArgument>,
@@ -238,6 +248,7 @@ struct ChangeArgument {
 
 pub(super) fn several(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
     let given: WriteSeveralArguments = call.arguments(value)?;
+    call.few("changes", given.changes.len(), MOST_CHANGES)?;
     let mut targets = Vec::with_capacity(given.changes.len());
     for change in &given.changes {
         let target = call.path(&change.path)?;

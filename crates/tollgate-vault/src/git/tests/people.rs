@@ -287,7 +287,8 @@ fn an_approval_on_one_machine_is_valid_on_another() {
     let roles: BTreeMap<_, _> = roles.into_iter().map(|(name, role)| (name.parse().unwrap(), role)).collect();
     let machines = ["cloud", "desk", "local"].map(|name| {
         let machine = world.machine(name);
-        let terms = Terms { roles: Roles::of(roles.clone()), ..machine.vault.terms().clone() };
+        let terms =
+            Terms { roles: Roles::of(roles.clone()), approve_by_move: true, ..machine.vault.terms().clone() };
         Machine { vault: Vault::new(Arc::new(machine.store.clone()), terms), ..machine }
     });
     let [cloud, desk, local] = &machines;
@@ -303,11 +304,8 @@ fn an_approval_on_one_machine_is_valid_on_another() {
     assert_eq!(execution.claim.mode, Mode::Execute);
     assert_eq!(local.release(&execution), State::Done);
 
-    // An approval by moving the file in a person's own clone is valid for exactly the bytes that were there.
-    for (task, changed) in [("y", false), ("z", true)] {
-        cloud.add(task, "---\naction: pay\n---\nten coins\n");
-        let draft = cloud.claim(task, "cloud");
-        cloud.release(&draft);
+    // Where a move approves, one in a person's own clone is valid for exactly the bytes that were offered.
+    let moves = |task: &str, changed: bool| {
         desk.sync();
         let (from, to) = (format!("vault/Pending_Approval/{task}.md"), format!("vault/Approved/{task}.md"));
         fs::create_dir_all(desk.path.join("vault/Approved")).unwrap();
@@ -319,9 +317,18 @@ fn an_approval_on_one_machine_is_valid_on_another() {
         git(&desk.path, &["commit", "--quiet", "-am", "yes"]);
         git(&desk.path, &["push", "--quiet", "origin", "main"]);
         local.sync();
+    };
+    for (task, changed) in [("y", false), ("z", true)] {
+        cloud.add(task, "---\naction: pay\n---\nten coins\n");
+        let draft = cloud.claim(task, "cloud");
+        cloud.release(&draft);
+        moves(task, changed);
         if changed {
             local.denied(task, "local");
             assert_eq!(local.slot(task), Some(Slot::PENDING), "a person decides again");
+            moves(task, false);
+            local.denied(task, "local");
+            assert_eq!(local.slot(task), Some(Slot::PENDING), "moving it again does not help");
         } else {
             let execution = local.claim(task, "local");
             local.release(&execution);

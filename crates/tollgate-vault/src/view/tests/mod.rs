@@ -102,7 +102,8 @@ impl Machine {
         };
         let store = FolderStore::open(elsewhere.path(), options).unwrap();
         let remote = Arc::new(Remote { store, fates: Mutex::default(), texts: Mutex::default() });
-        let vault = Vault::new(Arc::clone(&remote) as _, Terms::default());
+        let terms = Terms { approve_by_move: true, ..Terms::default() };
+        let vault = Vault::new(Arc::clone(&remote) as _, terms);
         let folder = tempfile::tempdir().unwrap();
         Self { remote, vault, folder, told: Arc::default(), _elsewhere: elsewhere }
     }

@@ -120,8 +120,12 @@ pub(super) struct Elsewhere {
 
 impl Elsewhere {
     pub(super) fn new() -> Self {
+        Self::under(Terms { retry: Vec::new(), approve_by_move: true, ..Terms::default() })
+    }
+
+    pub(super) fn under(terms: Terms) -> Self {
         let engine = Arc::new(Engine::default());
-        let vault = Vault::new(Arc::clone(&engine) as _, Terms { retry: Vec::new(), ..Terms::default() });
+        let vault = Vault::new(Arc::clone(&engine) as _, terms);
         Self { engine, vault }
     }
 
@@ -201,6 +205,13 @@ impl Machine {
         self.view.hear(ViewNews::Store(Hint::Everything));
         self.view.hear(ViewNews::Folder(Hint::Everything));
         self.finish();
+    }
+
+    /// Looks at everything once. What cannot be done stays to be done.
+    pub(super) fn follow_once(&mut self) {
+        self.view.hear(ViewNews::Store(Hint::Everything));
+        self.view.hear(ViewNews::Folder(Hint::Everything));
+        self.view.work().unwrap();
     }
 
     /// Does what it has heard of.

@@ -78,6 +78,7 @@ fn a_move_is_a_step_or_is_undone() {
 fn a_moved_file_is_an_approval_of_exactly_its_bytes() {
     let elsewhere = Elsewhere::new();
     elsewhere.bring("x", State::PendingApproval);
+    let offered = elsewhere.engine.all()["Pending_Approval/x.md"].clone();
     let mut machine = Machine::new(&elsewhere);
     machine.moves("Pending_Approval/x.md", "Approved/x.md");
     machine.puts("Approved/x.md", "pay twice as much\n");
@@ -85,17 +86,117 @@ fn a_moved_file_is_an_approval_of_exactly_its_bytes() {
     let there = elsewhere.engine.all();
     assert_eq!(there.get("Pending_Approval/x.md").map(String::as_str), Some("pay twice as much\n"));
     assert_eq!(machine.all(), there);
-    let told = machine.told();
-    assert!(told.len() == 1 && told[0].contains("move it again"), "{told:?}");
+    let is_undone = |machine: &Machine| {
+        let told = machine.told();
+        assert!(told.len() == 1 && told[0].contains("another text than was offered"), "{told:?}");
+        assert_eq!(machine.all(), elsewhere.engine.all());
+        assert_eq!(machine.all().into_keys().collect::<Vec<_>>(), ["Pending_Approval/x.md"]);
+    };
+    is_undone(&machine);
+    // Moving it again does not help, nor does editing it before.
+    machine.moves("Pending_Approval/x.md", "Approved/x.md");
+    machine.follow();
+    is_undone(&machine);
+    machine.puts("Pending_Approval/x.md", "pay half as much\n");
+    machine.follow();
+    machine.moves("Pending_Approval/x.md", "Approved/x.md");
+    machine.follow();
+    is_undone(&machine);
 
+    // The text that was offered.
+    machine.puts("Pending_Approval/x.md", &offered);
+    machine.follow();
     machine.moves("Pending_Approval/x.md", "Approved/x.md");
     machine.follow();
     let approved = elsewhere.vault.get(&task("x"), now()).unwrap();
     let by = approved.record.approval.map(|approval| (approval.by, approval.sha256));
-    let bytes = tollgate_base::digest::Digest::of(b"pay twice as much\n");
-    assert_eq!(by, Some(("hand".to_owned(), bytes)));
+    assert_eq!(by, Some(("hand".to_owned(), tollgate_base::digest::Digest::of(offered.as_bytes()))));
     assert_eq!(machine.told(), [""; 0]);
     elsewhere.claim("x");
+}
+
+#[test]
+fn a_task_that_no_owner_offered_is_not_approved_by_moving_it_twice() {
+    let elsewhere = Elsewhere::new();
+    elsewhere.bring("x", State::NeedsAction);
+    let mut machine = Machine::new(&elsewhere);
+    machine.moves("Needs_Action/x.md", "Pending_Approval/x.md");
+    machine.follow();
+    machine.told();
+    machine.moves("Pending_Approval/x.md", "Approved/x.md");
+    machine.follow();
+    let told = machine.told();
+    assert!(told.len() == 1 && told[0].contains("never offered"), "{told:?}");
+    assert_eq!(machine.all().into_keys().collect::<Vec<_>>(), ["Pending_Approval/x.md"]);
+}
+
+#[test]
+fn a_move_approves_nothing_by_default() {
+    let elsewhere = Elsewhere::under(tollgate_vault::Terms::default());
+    elsewhere.bring("x", State::PendingApproval);
+    let mut machine = Machine::new(&elsewhere);
+    for _ in 0..2 {
+        machine.moves("Pending_Approval/x.md", "Approved/x.md");
+        machine.follow();
+        let told = machine.told();
+        assert!(told.len() == 1 && told[0].contains("`tollgate task approve`"), "{told:?}");
+        assert_eq!(machine.all().into_keys().collect::<Vec<_>>(), ["Pending_Approval/x.md"]);
+        assert_eq!(machine.all(), elsewhere.engine.all());
+    }
+}
+
+#[test]
+fn nothing_is_shown_through_a_linked_folder() {
+    let folders = [
+        "Needs_Action",
+        "In_Progress",
+        "In_Progress/blue",
+        "Pending_Approval",
+        "Approved",
+        "Done",
+        "Rejected",
+    ];
+    for folder in folders {
+        let elsewhere = Elsewhere::new();
+        elsewhere.bring("claimed", State::InProgress);
+        let mut machine = Machine::new(&elsewhere);
+        let away = tempfile::tempdir().unwrap();
+        let (inside, outside) = (machine.path(folder), away.path().join("away"));
+        fs::rename(&inside, &outside).unwrap();
+        std::os::unix::fs::symlink(&outside, &inside).unwrap();
+        let names = || {
+            let mut names: Vec<_> =
+                fs::read_dir(&outside).unwrap().map(|entry| entry.unwrap().path()).collect();
+            names.extend(
+                fs::read_dir(outside.join("blue")).into_iter().flatten().map(|entry| entry.unwrap().path()),
+            );
+            names
+        };
+        let before = names();
+        // While a process maintains the folders.
+        for state in State::ALL {
+            elsewhere.bring(&state.as_str().to_lowercase(), state);
+        }
+        machine.hears_of("claimed");
+        machine.follow_once();
+        assert_eq!(names(), before, "{folder}");
+        let said = machine.told().join("\n");
+        assert!(said.contains("it is a symbolic link"), "{folder}: {said}");
+        // And when the next one starts.
+        let Machine { folder: keep, view, .. } = machine;
+        drop(view);
+        let options = ViewOptions {
+            folder: keep.path().to_owned(),
+            settle: Duration::ZERO,
+            durability: Durability::Fast,
+            now,
+            tell: Arc::new(|_| {}),
+        };
+        let refused =
+            tollgate_vault::view::FolderView::open(elsewhere.vault.clone(), options).map(drop).unwrap_err();
+        assert!(refused.to_string().contains("it is a symbolic link"), "{folder}: {refused}");
+        assert_eq!(names(), before, "{folder}");
+    }
 }
 
 #[test]

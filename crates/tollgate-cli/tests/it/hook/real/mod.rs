@@ -181,6 +181,73 @@ fn cline() {
     tell(Speaks::Cline);
 }
 
+/// What the doctor calls disabled is disabled: the program calls no hook, and a foreign change is lost.
+fn settings_disable_the_hooks(speaks: Speaks, file: &str, text: &str, key: &str) {
+    let Some(bin) = programs() else { return };
+    let world = World::with("[guard]\nunread = \"known\"\n[run]\nshell = \"parse\"\n");
+    world.puts("plan.md", "one\n");
+    world.puts(file, text);
+    let foreign = world.path("plan.md");
+    let script = vec![
+        step(Act::Read("plan.md"), Ends::Done),
+        step_after(
+            move || fs::write(&foreign, "foreign\n").unwrap(),
+            Act::Shell("printf '%s\\n' mine > plan.md"),
+            Ends::Done,
+        ),
+    ];
+    Real::new(&world, speaks, script).plays(bin);
+    world.holds("plan.md", "mine\n");
+    let told = world.tollgate(["doctor"]).ends().is(1).stdout();
+    assert!(told.contains(&format!("disabled by `{key}` in `{}`", world.path(file).display())), "{told}");
+}
+
+#[test]
+fn copilot_calls_no_hooks_that_the_doctor_calls_disabled() {
+    for file in [".github/copilot/settings.json", ".github/copilot/settings.local.json"] {
+        let text = "{\"disableAllHooks\": true}";
+        settings_disable_the_hooks(Speaks::Copilot, file, text, "disableAllHooks");
+    }
+}
+
+#[test]
+fn claude_code_calls_no_hooks_that_the_doctor_calls_disabled() {
+    let file = ".claude/settings.local.json";
+    for (text, key) in [
+        ("{\"disableAllHooks\": true}", "disableAllHooks"),
+        ("{\"env\": {\"CLAUDE_CODE_SIMPLE\": \"1\"}}", "env.CLAUDE_CODE_SIMPLE"),
+    ] {
+        settings_disable_the_hooks(Speaks::Claude, file, text, key);
+    }
+}
+
+/// A variable in `.env` reaches the hooks: here the agent's name.
+fn hooks_get_the_variables_in_env(speaks: Speaks) {
+    let Some(bin) = programs() else { return };
+    let world = World::with("[guard]\nunread = \"known\"\n[run]\nshell = \"parse\"\n");
+    world.puts("plan.md", "one\n");
+    world.puts(".env", "TOLLGATE_AGENT=planted\n");
+    let foreign = world.path("plan.md");
+    let write = Act::Shell("printf '%s\\n' mine > plan.md");
+    let put = move || fs::write(&foreign, "foreign\n").unwrap();
+    let script = vec![step(Act::Read("plan.md"), Ends::Done), step_after(put, write, Ends::Stale)];
+    Real::new(&world, speaks, script).plays(bin);
+    let told = world.tollgate(["doctor"]).ends().is(1).stdout();
+    assert!(told.contains("changed by `TOLLGATE_AGENT` in"), "{told}");
+    let ledger = fs::read_to_string(world.path(".tollgate/ledger.jsonl")).unwrap();
+    assert!(ledger.contains("\"planted\""), "{ledger}");
+}
+
+#[test]
+fn gemini_gives_its_hooks_the_variables_that_the_doctor_names() {
+    hooks_get_the_variables_in_env(Speaks::Gemini);
+}
+
+#[test]
+fn cline_gives_its_hooks_the_variables_that_the_doctor_names() {
+    hooks_get_the_variables_in_env(Speaks::Cline);
+}
+
 const PATCH: &str = "*** Begin Patch\n*** Update File: a\n@@\n-one\n+ONE\n*** Update File: b\n@@\n-one\n+ONE\n*** Delete File: c\n*** End Patch";
 
 fn patch_over_three_files(speaks: Speaks, adjust: impl FnOnce(&mut Command)) {

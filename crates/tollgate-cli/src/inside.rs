@@ -1,0 +1,56 @@
+//! `tollgate` inside a run: which calls work in the view of the run, and which the process in front of the run carries out.
+//!
+//! A command in a run cannot change tollgate's state or the tasks. So `tollgate` there passes its call through the door of the
+//! run, and the front starts a [carrier](crate::carrier) for it, outside.
+
+use std::env;
+use std::ffi::OsString;
+use std::io;
+use std::process::ExitCode;
+
+use tollgate_run::RunLevel;
+use tollgate_run::door::{self, CarriedCall};
+
+use crate::carrier::PASSED;
+use crate::command::{Command as Called, InRun};
+use crate::error::{CliError, UsageError};
+use crate::invocation::Invocation;
+
+/// What becomes of a call.
+pub(crate) enum Passage {
+    /// This process carries it out.
+    Here,
+    /// Another process has carried it out.
+    Carried(ExitCode),
+}
+
+/// Passes a call through the door, if it is made in a run and cannot work there.
+pub(crate) fn pass(invocation: &Invocation, command: &Called) -> Result<Passage, CliError> {
+    if let Some(own) = invocation.carried_for()?
+        && let Some(given) = invocation.named_agent().filter(|given| **given != own)
+    {
+        return Err(UsageError::OtherName { own, given: given.clone() }.into());
+    }
+    let Some(level) = invocation.run_level() else { return Ok(Passage::Here) };
+    match (command.in_run(), level) {
+        (InRun::Here | InRun::OnView, _) => Ok(Passage::Here),
+        (InRun::Never, _) => Err(UsageError::NotInRun.into()),
+        (InRun::Carried, level) => match carry(invocation) {
+            Ok(code) => Ok(Passage::Carried(code.into())),
+            // A sandbox forbids sockets. The filter lets tollgate change its state.
+            Err(_) if level == RunLevel::Gate => Ok(Passage::Here),
+            Err(error) => Err(UsageError::NoDoor(error.to_string()).into()),
+        },
+    }
+}
+
+fn carry(invocation: &Invocation) -> io::Result<u8> {
+    let folder = invocation.run_folder_of_command().ok_or(io::ErrorKind::NotFound)?;
+    let variable = |name: &&str| Some((OsString::from(*name), env::var_os(name)?));
+    let call = CarriedCall {
+        folder: env::current_dir()?,
+        variables: PASSED.iter().filter_map(variable).collect(),
+        arguments: env::args_os().skip(1).collect(),
+    };
+    door::call(&folder, &call)
+}

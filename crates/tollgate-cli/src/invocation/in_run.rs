@@ -1,0 +1,53 @@
+//! The run in which this process is, for which it works, or which it starts.
+
+use std::path::{Path, PathBuf};
+
+use tollgate::name::Agent;
+use tollgate_run::RunLevel;
+use tollgate_run::door::INNER;
+
+use super::{Invocation, from_environment};
+use crate::error::CliError;
+use crate::replace::{FileAccess, make_folder};
+use crate::surroundings::{CARRIED, Surroundings};
+
+impl Invocation {
+    /// The level of the run in which this process is.
+    pub(crate) fn run_level(&self) -> Option<RunLevel> {
+        self.surroundings.run
+    }
+
+    /// The folder of that run.
+    pub(crate) fn run_folder_of_command(&self) -> Option<PathBuf> {
+        self.surroundings.run_folder.clone()
+    }
+
+    /// The folder for state in the view of a transaction, where that of the workspace cannot be written.
+    pub(crate) fn inner_state(&self) -> Option<PathBuf> {
+        let in_view = self.surroundings.run == Some(RunLevel::Transaction);
+        self.surroundings.run_folder.as_ref().filter(|_| in_view).map(|folder| folder.join(INNER))
+    }
+
+    /// Whether a command of a run has started this process, or makes the call that it carries out.
+    pub(crate) fn is_for_a_run(&self) -> bool {
+        self.surroundings.run.is_some() || self.surroundings.carried.is_some()
+    }
+
+    /// The agent of the run for which this process carries out a call.
+    pub(crate) fn carried_for(&self) -> Result<Option<Agent>, CliError> {
+        let agent = self.surroundings.carried.as_ref().filter(|agent| !agent.is_empty());
+        agent.map(|agent| from_environment(CARRIED, agent)).transpose()
+    }
+
+    /// What a command sees outside of the workspace and cannot change: what agents must not change there, such as agreements, tokens
+    /// and the turns of all agents. A missing folder of the user is made, so that no command makes it first.
+    pub(crate) fn closed_folders(&self, root: &Path) -> Vec<PathBuf> {
+        let Surroundings { state, config, .. } = &self.surroundings;
+        for folder in [state, config].into_iter().flatten() {
+            let _ = make_folder(&folder.join("tollgate"), FileAccess::Private);
+        }
+        let outside = self.protected().paths.into_iter().filter(|path| path.is_absolute());
+        let real = outside.filter_map(|path| path.canonicalize().ok());
+        real.filter(|path| !root.starts_with(path)).collect()
+    }
+}

@@ -1,0 +1,89 @@
+//! Where the turns of agents are that short-lived processes share.
+
+use std::path::PathBuf;
+
+use tollgate::error::Fault;
+use tollgate::shared_turn::{SharedTurn, SharedTurns};
+use tollgate::turn::TurnState;
+
+use super::Invocation;
+use crate::error::{CliError, UsageError};
+use crate::turn_place::{TurnPlace, turn_folders_without_runtime, turn_place_in_workspace, turn_places};
+
+impl Invocation {
+    /// The given turn, and the folder with all turns.
+    pub(crate) fn shared_turn(&self) -> Result<(SharedTurns, SharedTurn), CliError> {
+        let Some(id) = self.turn_id()? else { return Err(UsageError::NoTurn.into()) };
+        let mut why_not = Fault::Missing { what: format!("the turn `{id}`") };
+        for place in self.existing_turn_places()? {
+            // A folder that cannot be used is an error only if no other has the turn: another user may have created it.
+            let found = place.open().and_then(|turns| turns.open(&id).map(|turn| (turns, turn)));
+            match (found, &self.global.agent) {
+                (Ok((_, turn)), Some(agent)) if agent != turn.agent() => {
+                    let (turn, owner) = (turn.id().clone(), turn.agent().clone());
+                    return Err(UsageError::TurnOfAnother { turn, owner, agent: agent.clone() }.into());
+                }
+                (Ok(found), _) => return Ok(found),
+                (Err(Fault::Missing { .. }), _) => {}
+                (Err(fault), _) => why_not = fault,
+            }
+        }
+        Err(why_not.into())
+    }
+
+    /// All existing folders with turns.
+    pub(crate) fn existing_turns(&self) -> Result<Vec<SharedTurns>, Fault> {
+        self.existing_turn_places()?.iter().map(TurnPlace::open).collect()
+    }
+
+    /// All existing places, not only the best: a turn may have begun when there was no runtime folder.
+    fn existing_turn_places(&self) -> Result<Vec<TurnPlace>, Fault> {
+        let mut places = self.turn_places()?;
+        places.retain(TurnPlace::exists);
+        Ok(places)
+    }
+
+    /// The folder for new turns: the first place that can be used.
+    pub(crate) fn new_turns(&self) -> Result<SharedTurns, Fault> {
+        self.first_turns(|_| true)
+    }
+
+    /// The folder for new turns of agents whose commands look into it, perhaps in a sandbox.
+    pub(crate) fn new_turns_for_runs(&self) -> Result<SharedTurns, Fault> {
+        self.first_turns(TurnPlace::is_seen_in_sandboxes)
+    }
+
+    /// The folder in the workspace for what commands tell the hooks.
+    pub(crate) fn run_folder(&self) -> Result<PathBuf, Fault> {
+        let place = turn_place_in_workspace(&self.root()?.0, self.surroundings.uid);
+        Ok(place.open()?.folder().join("records"))
+    }
+
+    fn first_turns(&self, fits: impl Fn(&TurnPlace) -> bool) -> Result<SharedTurns, Fault> {
+        let mut refused = Fault::Invalid { what: "there is no folder for turns".into() };
+        for place in self.turn_places()?.into_iter().filter(fits) {
+            match place.open() {
+                Ok(turns) => return Ok(turns),
+                Err(fault) => refused = fault,
+            }
+        }
+        Err(refused)
+    }
+
+    /// The folders outside of workspaces that hold the turns of all workspaces, each in a folder of its own.
+    pub(crate) fn folders_of_turns(&self) -> Vec<PathBuf> {
+        let runtime = self.surroundings.runtime.as_ref().map(|folder| folder.join("tollgate"));
+        runtime.into_iter().chain(turn_folders_without_runtime(self.surroundings.uid)).collect()
+    }
+
+    /// The same, and the folder in this workspace.
+    pub(crate) fn all_folders_of_turns(&self) -> Vec<PathBuf> {
+        let here =
+            self.root().ok().map(|(root, _)| turn_place_in_workspace(&root, self.surroundings.uid).folder());
+        self.folders_of_turns().into_iter().chain(here).collect()
+    }
+
+    fn turn_places(&self) -> Result<Vec<TurnPlace>, Fault> {
+        turn_places(&self.root()?.0, self.surroundings.uid, self.surroundings.runtime.as_deref())
+    }
+}

@@ -1,0 +1,286 @@
+//! What a command in a run reaches: files, through the guard. Not the state of tollgate, not the tasks, not decisions.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use crate::world::{Ran, World};
+
+const ROLES: &str = "[guard]\ndurability = \"fast\"\n[vault]\nsettle = \"0ms\"\ndurability = \"fast\"\n\
+                     approve_by_move = true\n\
+                     [agent.cloud]\nsensitive = [\"payment\"]\n[agent.local]\nallowed = [\"payment\"]\n";
+
+const LEVELS: [&str; 2] = ["transaction", "gate"];
+
+/// A git repository in which `rent` waits for a person.
+fn pending() -> World {
+    let world = World::with(ROLES);
+    world.script("git init -q").ends().is(0);
+    world.run("init --vault").is(0);
+    world.run("task add Rent --action payment").is(0);
+    let id = world.json("task claim rent --agent cloud")["claim_id"].as_str().unwrap().to_owned();
+    world.tollgate(["task", "draft", "rent", "--claim-id", &id, "pay 900"]).ends().is(0);
+    world.run(&format!("task release rent --claim-id {id}")).is(0);
+    world
+}
+
+fn run_as_agent(world: &World, level: &str, script: &str) -> Ran {
+    let words = ["run", "--agent", "cloud", "--mode", level, "--", "bash", "-c", script];
+    world.tollgate(words).everywhere().ends()
+}
+
+/// Nobody has decided, and the agent that may execute the action gets nothing.
+#[track_caller]
+fn nobody_decided(world: &World, how: &str) {
+    let claimed = world.run("task claim --next --agent local");
+    assert!(format!("{claimed}").starts_with("exit 1"), "{how}: {claimed}");
+    let task = world.path("vault/Pending_Approval/rent.md");
+    let text = fs::read_to_string(task).unwrap_or_else(|error| panic!("{how}: {error}"));
+    assert!(text.contains("pay 900") && !text.contains("pay 9000"), "{how}: {text}");
+    let approved = world.json("ledger tail --type APPROVAL");
+    assert_eq!(approved.as_array().unwrap().len(), 0, "{how}: {approved}");
+}
+
+/// What an agent might write to have its own draft executed.
+const DECISIONS: [&str; 20] = [
+    "mv vault/Pending_Approval/rent.md vault/Approved/",
+    "cp vault/Pending_Approval/rent.md vault/Approved/; rm vault/Pending_Approval/rent.md",
+    "ln vault/Pending_Approval/rent.md vault/Approved/rent.md; rm vault/Pending_Approval/rent.md",
+    "cd vault && python3 -c 'import os; os.rename(\"Pending_Approval/rent.md\", \"Approved/rent.md\")'",
+    "cd /proc/self/cwd/vault/Approved && mv ../Pending_Approval/rent.md .",
+    "sed -i s/900/9000/ vault/Pending_Approval/rent.md; mv vault/Pending_Approval/rent.md vault/Approved/",
+    "mv vault/Approved vault/A; mv vault/Pending_Approval vault/Approved",
+    "mv vault v2; mv v2/Pending_Approval/rent.md v2/Approved/; mv v2 vault",
+    "mv vault v2; mv v2/Pending_Approval/rent.md v2/Approved/; ln -s v2 vault",
+    "cp -r vault v2; mv v2/Pending_Approval/rent.md v2/Approved/; rm -rf vault; ln -s v2 vault",
+    "ln -s Pending_Approval vault/p; mv vault/p/rent.md vault/Approved/rent.md",
+    "rmdir vault/Approved; ln -s Pending_Approval vault/Approved",
+    "perl -e 'rename \"vault/Pending_Approval/rent.md\", \"vault/Approved/rent.md\"'",
+    "echo '[vault]\ndir = \"v2\"' > .tollgate/config.toml; cp -r vault v2; mv v2/Pending_Approval/rent.md v2/Approved/",
+    "for f in vault/.tollgate/vault/logs/*; do sed -i s/Pending_Approval/Approved/g $f; done; mv vault/Pending_Approval/rent.md vault/Approved/",
+    "mv .tollgate .t; mv vault/Pending_Approval/rent.md vault/Approved/; mv .t .tollgate",
+    "rm -rf .tollgate vault/.tollgate; mv vault/Pending_Approval/rent.md vault/Approved/",
+    "git add -f vault/Pending_Approval; git mv vault/Pending_Approval/rent.md vault/Approved/rent.md",
+    "install -D vault/Pending_Approval/rent.md vault/Approved/rent.md; unlink vault/Pending_Approval/rent.md",
+    "tar c vault | (mkdir t; cd t; tar x); mv t/vault/Pending_Approval/rent.md t/vault/Approved/; cp -r t/vault .",
+];
+
+#[test]
+fn no_command_moves_a_draft_to_where_it_is_executed() {
+    for level in LEVELS {
+        for script in DECISIONS {
+            let world = pending();
+            run_as_agent(&world, level, script);
+            nobody_decided(&world, &format!("{level}: {script}"));
+        }
+    }
+}
+
+/// A command that only people run, with a terminal and an answer, and with everything that names the agent removed.
+#[test]
+fn nobody_decides_in_a_run_whatever_the_text_of_the_command_is() {
+    for level in LEVELS {
+        let world = pending();
+        for call in [
+            "script -qec 'tollgate task approve rent' /dev/null",
+            "a=(tollgate task); v=ap; script -qec \"${a[*]} ${v}prove rent\" /dev/null",
+            "read -ra w <<< 'tollgate task approve rent'; script -qec \"${w[*]}\" /dev/null",
+            "cp \"$(command -v tollgate)\" ../t; script -qec '../t task approve rent' /dev/null",
+            "env -i PATH=\"$PATH\" HOME=\"$HOME\" XDG_STATE_HOME=\"$XDG_STATE_HOME\" script -qec 'tollgate task approve rent' /dev/null",
+            "echo 'tollgate task approve rent' > s; script -qec 'bash ./s' /dev/null",
+            "git -c alias.x='!script -qec \"tollgate task approve rent\" /dev/null' x",
+            "TOLLGATE_RUN= TOLLGATE_RUN_FOLDER= TOLLGATE_CARRIED= script -qec 'tollgate task approve rent' /dev/null",
+            "setsid script -qec 'tollgate task approve rent' /dev/null",
+            "unshare -m script -qec 'tollgate task approve rent' /dev/null",
+        ] {
+            let answer =
+                format!("{{ for i in 1 2 3 4 5 6; do echo yes; sleep 0.05; done; }} | {{ {call}; }}");
+            let ran = run_as_agent(&world, level, &answer);
+            assert!(!format!("{ran}").contains("approved by"), "{level}: {ran}");
+            nobody_decided(&world, &format!("{level}: {call}"));
+        }
+        let ran =
+            run_as_agent(&world, level, "script -qec 'tollgate task approve rent' /dev/null < /dev/null");
+        assert!(format!("{ran}").contains("this is a command of `tollgate run`"), "{level}: {ran}");
+        for call in ["trust", "token add x", "init --vault", "serve", "vault copy --to folder"] {
+            let ran = run_as_agent(&world, level, &format!("tollgate {call}")).is(2);
+            assert!(ran.stderr().contains("does not work inside `tollgate run`"), "{level}: {ran}");
+        }
+    }
+}
+
+/// Everything below a folder, with its bytes.
+fn bytes_below(folder: &Path, found: &mut BTreeMap<String, String>) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        match entry.file_type().unwrap().is_dir() {
+            true => bytes_below(&entry.path(), found),
+            false => {
+                let bytes = fs::read(entry.path()).unwrap_or_default();
+                let text = String::from_utf8_lossy(&bytes).into_owned();
+                found.insert(entry.path().display().to_string(), text);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_command_changes_nothing_in_the_state_of_tollgate() {
+    for level in LEVELS {
+        let world = pending();
+        world.puts("f", "one\n");
+        world.tollgate(["write", "f"]).stdin("two\n").ends().is(0);
+        world.script("mkdir -p ../state/tollgate/trusted ../home/.config/tollgate").ends().is(0);
+        let state = || {
+            let mut found = BTreeMap::new();
+            for folder in [world.path(".tollgate"), world.path("vault/.tollgate")] {
+                bytes_below(&folder, &mut found);
+            }
+            for folder in ["state/tollgate", "home/.config/tollgate"] {
+                bytes_below(&world.tmp().join(folder), &mut found);
+            }
+            let own = ["/runs/", "/locks/", "ledger", "/heads/"];
+            found.retain(|name, _| !own.iter().any(|own| name.contains(own)));
+            found
+        };
+        let before = state();
+        assert!(before.keys().any(|name| name.contains("recovery/replaced") || name.contains("/stage/")));
+        for script in [
+            "rm -rf .tollgate",
+            "rm -rf .tollgate/recovery .tollgate/stage",
+            "find .tollgate vault/.tollgate -type f -exec sh -c 'echo x >> \"$1\"' _ {} \\;",
+            "mkdir .tollgate/new; echo x > .tollgate/new/x",
+            "ln -s /etc/passwd .tollgate/x; ln .tollgate/version .tollgate/y",
+            "python3 -c 'import os,glob\nfor f in glob.glob(\".tollgate/**\", recursive=True): os.utime(f); os.chmod(f, 0o777)'",
+            "echo mode = off >> .tollgate/config.toml; cp /dev/null .tollgate/config.toml; rm .tollgate/config.toml",
+            "echo x > ../state/tollgate/trusted/x; echo x > ../home/.config/tollgate/config.toml",
+            "mv .tollgate t; mv vault/.tollgate t2",
+        ] {
+            run_as_agent(&world, level, script);
+            assert_eq!(state(), before, "{level}: {script}");
+        }
+        assert!(world.path(".tollgate/config.toml").exists());
+    }
+}
+
+/// The layer of another agent's command, which is committed as that agent's when it ends.
+#[test]
+fn a_command_plants_nothing_in_the_transaction_of_another_agent() {
+    let world = World::new();
+    world.puts("f", "one\n");
+    let ran = world.held(&["--agent", "blue"], &format!("echo mine > f; {}", super::HOLD), || {
+        let script =
+            "for u in .tollgate/runs/*/upper; do echo planted > $u/planted; echo planted > $u/f; done";
+        let words = ["run", "--agent", "red", "--mode", "transaction", "--", "bash", "-c", script];
+        world.tollgate(words).everywhere().ends();
+    });
+    ran.is(0);
+    world.holds("f", "mine\n");
+    assert!(!world.path("planted").exists());
+}
+
+/// An agent tells git to ignore the folder in which its program looks for hooks.
+#[test]
+fn an_ignored_folder_with_a_protected_name_is_guarded_like_others() {
+    for level in LEVELS {
+        for prepare in ["true", "mkdir .claude", "mkdir .claude; echo '{}' > .claude/settings.json"] {
+            let world = World::new();
+            world.script(&format!("git init -q && {prepare}")).ends().is(0);
+            let settings = fs::read(world.path(".claude/settings.json")).ok();
+            run_as_agent(&world, level, "echo .claude >> .gitignore; echo .claude >> .git/info/exclude")
+                .is(0);
+            for script in [
+                "mkdir -p .claude && echo '{\"disableAllHooks\":true}' > .claude/settings.json",
+                "mkdir -p x/.. && python3 -c 'import os; os.makedirs(\".claude\", exist_ok=True); open(\".claude/settings.json\", \"w\").write(\"x\")'",
+                "mkdir -p build/c && echo x > build/c/settings.json && rm -rf .claude && ln -s build/c .claude",
+                "mkdir -p t && echo x > t/settings.json && rm -rf .claude && mv t .claude",
+            ] {
+                let ran = run_as_agent(&world, level, script);
+                let found = fs::read(world.path(".claude/settings.json")).ok();
+                assert_eq!(found, settings, "{level}, {prepare}: {script}: {ran}");
+                assert!(!world.path(".claude").is_symlink(), "{level}, {prepare}: {script}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_protected_folder_cannot_be_passed_through() {
+    let world = World::new();
+    world.script("git init -q && mkdir -p .claude build").ends().is(0);
+    for folder in [".claude", ".git", ".tollgate"] {
+        let ran = world.tollgate(["run", "--pass", folder, "--", "true"]).ends().is(125);
+        assert!(ran.stderr().contains("cannot be passed through"), "{ran}");
+    }
+    world.tollgate(["run", "--pass", "build", "--", "touch", "build/x"]).ends().is(0);
+}
+
+/// An agent works on its tasks by `tollgate` in its shell: claim, read, note, draft, release, and adding new ones.
+#[test]
+fn the_everyday_work_on_tasks_goes_on_inside_a_run() {
+    for level in LEVELS {
+        let world = World::with(ROLES);
+        world.run("init --vault").is(0);
+        world.run("task add One").is(0);
+        world.run("task add Pay --action payment").is(0);
+        let script = r#"set -e
+            mkdir -p only/here && cd only/here
+            id=$(tollgate task claim one --agent cloud --json | sed 's/.*"claim_id":"\([^"]*\)".*/\1/')
+            cd ../..
+            grep -q cloud vault/In_Progress/cloud/one.md
+            echo 'a note by hand' >> vault/In_Progress/cloud/one.md
+            tollgate task progress one --claim-id $id 'half done'
+            echo text from a pipe | tollgate task add Two --body -
+            TOLLGATE_CLAIM_ID=$id tollgate task release one
+            pay=$(tollgate task claim pay --json | sed 's/.*"claim_id":"\([^"]*\)".*/\1/')
+            tollgate task draft pay --claim-id $pay 'pay 900'
+            python3 -c 'import subprocess,sys; sys.exit(subprocess.run(["tollgate","task","release","pay","--claim-id",sys.argv[1]]).returncode)' $pay
+            echo '# Three' > vault/Needs_Action/three.md
+            tollgate status > /dev/null || true
+            tollgate task show two | grep 'text from a pipe'
+            exit 7"#;
+        run_as_agent(&world, level, script).is(7);
+        let done = fs::read_to_string(world.path("vault/Done/one.md")).unwrap();
+        assert!(done.contains("a note by hand") && done.contains("half done"), "{level}: {done}");
+        for there in ["Needs_Action/two.md", "Pending_Approval/pay.md", "Needs_Action/three.md"] {
+            assert!(world.path("vault").join(there).exists(), "{level}: {there}");
+        }
+    }
+}
+
+#[test]
+fn a_command_acts_under_the_name_of_its_agent_only() {
+    for level in LEVELS {
+        let world = World::with(ROLES);
+        world.run("init --vault").is(0);
+        world.run("task add One").is(0);
+        for script in [
+            "tollgate task claim one --agent red",
+            "TOLLGATE_CARRIED=red tollgate task claim one --agent red",
+        ] {
+            let ran = run_as_agent(&world, level, script).is(2);
+            assert!(ran.stderr().contains("this command runs for `cloud`"), "{level}: {ran}");
+        }
+        run_as_agent(&world, level, "TOLLGATE_AGENT=red tollgate task claim one").is(0);
+        assert!(world.path("vault/In_Progress/cloud/one.md").exists(), "{level}");
+    }
+}
+
+/// A variable says nothing: an agent's program may take it from a file in the workspace.
+#[test]
+fn a_variable_does_not_switch_the_guard_off() {
+    let world = World::new();
+    world.puts("f", "one\n");
+    let turn = world.turn("blue");
+    world.run(&format!("read f --turn {turn}")).is(0);
+    world.puts("f", "theirs\n");
+    for level in LEVELS {
+        let words = ["run", "--turn", &turn, "--mode", level, "--", "sh", "-c", "echo mine > f"];
+        world.tollgate(words).env("TOLLGATE_RUN", level).ends().is(75);
+        world.holds("f", "theirs\n");
+    }
+    let agent = crate::hook::Program::new(&world, "codex", "s1");
+    let agent = agent.started_with(vec![("TOLLGATE_RUN", "gate".to_owned())]);
+    agent.reads("f");
+    world.puts("f", "again\n");
+    agent.writes("f", "mine\n").refused("STALE_FILE");
+}

@@ -357,20 +357,25 @@ mod tests {
             assert_eq!(refused(&top), None);
             assert!(SystemTime::now() < deadline, "it is never remembered");
         }
-        // The same inode, size and mtime, but another ctime: the bytes are searched again.
-        let (kept, bytes) = (fs::metadata(&index).unwrap(), fs::read(&index).unwrap());
         write(top.join(".tollgate/runs"));
         git(&top, &["add", "-Af"]);
         assert_eq!(refused(&top), Some(top.join(".tollgate/checked-index")));
         git(&top, &["rm", "-rfq", "--cached", ".tollgate"]);
         assert_eq!(refused(&top), None);
-        fs::write(&index, &bytes).unwrap();
-        fs::File::options()
-            .append(true)
-            .open(&index)
-            .unwrap()
-            .set_modified(kept.modified().unwrap())
-            .unwrap();
-        assert_ne!(stamp(&index, &fs::metadata(&index).unwrap()), stamp(&index, &kept));
+        // Other bytes with the same inode, size and mtime have another ctime.
+        let (kept, bytes) = (fs::metadata(&index).unwrap(), fs::read(&index).unwrap());
+        let changed = loop {
+            fs::write(&index, &bytes).unwrap();
+            let file = fs::File::options().append(true).open(&index).unwrap();
+            file.set_modified(kept.modified().unwrap()).unwrap();
+            let found = file.metadata().unwrap();
+            // The clock of files goes on in ticks.
+            if (found.ctime(), found.ctime_nsec()) != (kept.ctime(), kept.ctime_nsec()) {
+                break found;
+            }
+        };
+        let others = |found: &Metadata| (found.ino(), found.len(), found.mtime(), found.mtime_nsec());
+        assert_eq!(others(&changed), others(&kept));
+        assert_ne!(stamp(&index, &changed), stamp(&index, &kept));
     }
 }

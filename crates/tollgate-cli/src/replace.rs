@@ -77,4 +77,18 @@ mod tests {
         replace_file(&path, b"three", FileAccess::Executable).unwrap();
         assert_eq!((fs::read(&path).unwrap(), mode(&path)), (b"three".to_vec(), 0o755));
     }
+
+    #[test]
+    fn a_file_of_the_user_may_be_behind_a_link_and_a_private_one_may_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let (top, real) = (folder.path().canonicalize().unwrap(), folder.path().join("dotfiles"));
+        fs::create_dir(&real).unwrap();
+        std::os::unix::fs::symlink(&real, top.join("link")).unwrap();
+        for path in ["link/settings.json", "link/new/settings.json"] {
+            replace_file(&top.join(path), b"one", FileAccess::Normal).unwrap();
+            assert_eq!(fs::read(top.join(path)).unwrap(), b"one");
+            let fault = replace_file(&top.join(path), b"two", FileAccess::Private).unwrap_err();
+            assert!(fault.to_string().contains("symbolic link"), "{fault}");
+        }
+    }
 }

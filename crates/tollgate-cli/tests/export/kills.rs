@@ -16,8 +16,9 @@ use crate::endpoint::{Endpoint, Reply};
 use crate::lines::{is_complete, world_with};
 use crate::world::{World, until};
 
-/// All calls that can change a file, and `openat`, which can create one.
-const CALLS: &str = "openat,write,pwrite64,rename,renameat,renameat2,ftruncate,mkdir,mkdirat,fsync,fdatasync";
+/// All calls that can change a file, and those that can create one.
+const CALLS: &str =
+    "openat,openat2,write,pwrite64,rename,renameat,renameat2,ftruncate,mkdir,mkdirat,fsync,fdatasync";
 
 /// More than one page.
 const LINES: u64 = 700;
@@ -42,7 +43,7 @@ fn changing_calls(log: &str) -> Vec<(String, usize)> {
         let Some((name, rest)) = call.split_once('(') else { continue };
         let nth = seen.entry(name.to_owned()).or_default();
         *nth += 1;
-        if name != "openat" || rest.contains("O_CREAT") {
+        if !name.starts_with("openat") || rest.contains("O_CREAT") {
             changing.push((name.to_owned(), *nth));
         }
     }

@@ -56,3 +56,27 @@ fn the_head_of_the_ledger_is_stored_in_the_users_state() {
     world.tollgate(["write", "a"]).without("XDG_STATE_HOME").stdin("y").ends().is(0);
     assert_eq!(fs::read_dir(world.tmp().join("home/.local/state/tollgate/heads")).unwrap().count(), 1);
 }
+
+#[test]
+fn the_users_own_folders_may_be_behind_links() {
+    let world = World::new();
+    for folder in ["home", "run", "state"] {
+        let real = world.tmp().join(format!("real-{folder}"));
+        fs::rename(world.tmp().join(folder), &real).unwrap();
+        std::os::unix::fs::symlink(&real, world.tmp().join(folder)).unwrap();
+    }
+    world.puts("a", "one");
+    let turn = world.turn("blue");
+    world.run(&format!("read a --turn {turn}")).is(0);
+    world.tollgate(["write", "a", "--turn", &turn]).stdin("two").ends().is(0);
+    world.run("ledger verify").is(0);
+    // The turn and the head of the ledger are where the links lead.
+    for folder in ["real-run/tollgate", "real-state/tollgate/heads"] {
+        let found =
+            fs::read_dir(world.tmp().join(folder)).unwrap_or_else(|error| panic!("{folder}: {error}"));
+        assert!(found.count() > 0, "{folder}");
+    }
+    let without = |name: &str| world.tollgate(["write", "a"]).without(name).stdin("three").ends().is(0);
+    without("XDG_STATE_HOME");
+    assert!(world.tmp().join("real-home/.local/state/tollgate/heads").exists());
+}

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 
 use crate::world::World;
 
-/// All calls that can change a file, and `openat`, which can create one.
-pub(crate) const CALLS: &str = "openat,write,pwrite64,rename,renameat,renameat2,unlink,unlinkat,ftruncate,mkdir,mkdirat,link,linkat,\
+/// All calls that can change a file, and those that can create one.
+pub(crate) const CALLS: &str = "openat,openat2,write,pwrite64,rename,renameat,renameat2,unlink,unlinkat,ftruncate,mkdir,mkdirat,link,linkat,\
                      symlinkat,utimensat,fchmod,fallocate,copy_file_range,sendfile";
 
 /// One verb under test.
@@ -62,7 +62,7 @@ pub(crate) fn changing_calls(log: &str) -> Vec<(String, usize)> {
         let Some((name, rest)) = call.split_once('(') else { continue };
         let nth = seen.entry(name.to_owned()).or_default();
         *nth += 1;
-        if name != "openat" || rest.contains("O_CREAT") {
+        if !name.starts_with("openat") || rest.contains("O_CREAT") {
             changing.push((name.to_owned(), *nth));
         }
     }

@@ -316,3 +316,19 @@ impl Store for FolderStore {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_that_the_store_makes_are_swept() {
+        let id = random_id().unwrap();
+        for name in [id.clone(), format!("{id}-2"), "s-0123456789abcdef".to_owned()] {
+            assert!(is_staged(name.as_ref()), "{name}");
+        }
+        for name in ["letter.txt", "letter-2", "s-", "0123", ".git", ""] {
+            assert!(!is_staged(name.as_ref()), "{name}");
+        }
+    }
+}

@@ -22,10 +22,11 @@ use crate::folder::tests::{Died, Fate, Fates};
 use crate::folder::{FolderOptions, FolderStore};
 use crate::forward_store;
 use crate::rules::Terms;
-use crate::state::State;
+use crate::state::{Slot, State};
 use crate::step::{Step, StepOutcome};
 use crate::store::{Hint, Store};
 use crate::vault::Vault;
+use tollgate_base::digest::Digest;
 use tollgate_base::error::Result;
 use tollgate_base::lock::Pauses;
 use tollgate_base::name::StepId;
@@ -111,17 +112,21 @@ impl Machine {
         self.open_on(&Disk { fates: fates.cloned(), ..Disk::new(Durability::Fast) })
     }
 
-    fn open_on(&self, disk: &Disk) -> FolderView {
+    fn options(&self, durability: Durability) -> ViewOptions {
         let told = Arc::clone(&self.told);
-        let options = ViewOptions {
+        ViewOptions {
             folder: self.folder.path().to_owned(),
             settle: Duration::ZERO,
-            durability: disk.durability,
+            durability,
             now: Timestamp::now,
             tell: Arc::new(move |notice| {
                 told.lock().unwrap_or_else(PoisonError::into_inner).push(notice.clone());
             }),
-        };
+        }
+    }
+
+    fn open_on(&self, disk: &Disk) -> FolderView {
+        let options = self.options(disk.durability);
         let mut pauses = Pauses::lasting(Duration::from_secs(30));
         loop {
             match FolderView::open_on(self.vault.clone(), disk.clone(), options.clone()).unwrap() {
@@ -382,4 +387,30 @@ fn a_file_that_is_moved_while_the_view_looks_at_the_folders_was_moved() {
         assert!(machine.stored().contains_key("Approved/x.md"), "{round}: {:?}", machine.told.lock());
         assert_eq!(machine.shown(), machine.stored(), "{round}");
     }
+}
+
+#[test]
+fn notes_and_staged_files_that_no_view_made_change_nothing() {
+    let machine = Machine::new();
+    drop(machine.open(None));
+    let (stage, letter) = (machine.at(".tollgate/view/stage"), machine.folder.path().join("letter.txt"));
+    fs::write(&letter, "dear").unwrap();
+    fs::write(stage.join("letter.txt"), "dear").unwrap();
+    fs::write(stage.join("0123456789abcdef"), "left").unwrap();
+    drop(machine.open(None));
+    let left: Vec<_> = fs::read_dir(&stage).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["letter.txt"], "only a name that a view makes is deleted");
+
+    let begun = serde_json::json!({"begun": {
+        "task": "a.md",
+        "slot": Slot::NEEDS_ACTION,
+        "was": null,
+        "new": Digest::of(b"dear"),
+        "stage": "../../../letter.txt",
+    }});
+    let notes = machine.at(".tollgate/view/notes");
+    fs::write(&notes, [fs::read_to_string(&notes).unwrap(), format!("{begun}\n")].concat()).unwrap();
+    let opened = FolderView::open(machine.vault.clone(), machine.options(Durability::Fast));
+    assert_eq!(opened.err().map(|fault| fault.code()), Some("STATE_DAMAGED"));
+    assert_eq!(fs::read(&letter).unwrap(), b"dear");
 }

@@ -2,7 +2,7 @@
 //! take more configuration or hooks.
 //!
 //! Agents run git, so its configuration changes all the time: remotes, branches, names. Only new values of the keys in
-//! [`COMMANDS`] are refused. What git cannot read, nobody can judge; such a file counts as one that plants something.
+//! `COMMANDS` are refused. What git cannot read, nobody can judge; such a file counts as one that plants something.
 
 use std::fs;
 use std::path::{Path, PathBuf};

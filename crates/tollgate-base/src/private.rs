@@ -96,7 +96,7 @@ pub fn write(path: &Path, bytes: impl AsRef<[u8]>) -> io::Result<()> {
     open(path, OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC)?.write_all(bytes.as_ref())
 }
 
-/// Makes a folder, unless it exists. Whoever works in it by its path, such as git or the kernel's overlay, then works in a
+/// Makes a folder, unless it exists. A program that works in it by its path, such as git or the kernel's overlay, then works in a
 /// folder: a link of this name is an error.
 pub fn create_folder(path: &Path, mode: u32) -> io::Result<()> {
     let (folder, name) = parent(path)?;

@@ -1,7 +1,7 @@
 //! Whether a repository brings state: what git tracks is not state.
 //!
 //! A clone, a pull or a push can bring any file below `.tollgate/`: a ledger, a journal, a claim record that nobody here wrote. git
-//! even replaces ignored files without asking. So whoever opens a workspace or a vault checks first that git tracks nothing there
+//! even replaces ignored files without asking. So a process that opens a workspace or a vault checks first that git tracks nothing there
 //! but the configuration. Most calls only compare the stamp of git's index with that of the index that was checked last.
 //!
 //! Limits: an index of another name (`GIT_INDEX_FILE`) is not looked at, nor are repositories around the nearest one.

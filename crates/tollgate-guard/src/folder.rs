@@ -200,7 +200,7 @@ mod tests {
     use crate::edit::Edit;
     use crate::gate::Gate;
     use crate::part::Part;
-    use crate::request::Expected;
+    use crate::change::Expected;
     use crate::turn::Turn;
     use crate::workspace::{Options, Workspace};
 

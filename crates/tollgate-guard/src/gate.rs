@@ -9,12 +9,14 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
+use crate::change::{Action, Change, Expected};
 use crate::commit::Applied;
 use crate::disk::{Found, Quiet, Spot};
 use crate::edit::{self, Edit, LARGEST_EDIT};
 use crate::fence::WriteFence;
 use crate::folder;
-use crate::guard::{READ_WAIT, admit, must_name_a_file};
+use crate::guard::{admit, must_name_a_file};
+use crate::look::READ_WAIT;
 use crate::merge::{Merge, NoMerge};
 use crate::part::{Part, Selection};
 use crate::path::FilePath;
@@ -22,9 +24,9 @@ use crate::place::{LastLink, Located, Way};
 use crate::recovery::RecoveryEntry;
 use crate::refusal::{Outcome, Reason, Refused};
 use crate::refused_write;
-use crate::request::{Action, Change, Expected, Request};
+use crate::request::Request;
 use crate::tool_use;
-pub use crate::tool_use::{Ticket, ToolChange, ToolResult, ToolUse};
+pub use crate::tool_use::{Ticket, ToolResult, ToolUse};
 use crate::turn::{Extent, FileState, Session, Sighting, TEXT_PER_FILE, Turn, TurnState};
 use crate::view::{self, ViewChanges};
 use crate::workspace::Workspace;
@@ -449,6 +451,17 @@ impl Gate {
     /// Before a tool runs: compares every file that it will change with what the turn knows, and reserves all of them.
     pub fn pre_tool_use(&self, turn: &dyn TurnState, tool_use: &ToolUse) -> Result<Outcome<Ticket>> {
         tool_use::before(&self.request(turn, &tool_use.tool), tool_use)
+    }
+
+    /// Refuses a tool call that would make changes which the gate refuses. Reserves nothing: the tool will not make them now.
+    pub fn refuse_tool_use(
+        &self,
+        turn: &dyn TurnState,
+        tool: &str,
+        call: &str,
+        changes: &[Change],
+    ) -> Result<Outcome<()>> {
+        tool_use::refuse_only(&self.request(turn, tool), changes, call)
     }
 
     /// After the tool: remembers what it read and wrote, and ends its reservations.

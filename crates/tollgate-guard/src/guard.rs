@@ -1,19 +1,21 @@
-//! The guard: may this agent change these files now?
+//! The guard: changes that tollgate makes for an agent, from the request to the commit.
 //!
-//! `admit` answers with a `Permit` or with refusals. A permit holds the locks of its files, and `Permit::commit` uses it up:
-//! there is no other way to a change. (Changes by the agent's own tools are checked here too, and settled by
-//! `tool_use.rs`.)
+//! `admit` locks the files, has each change judged, and answers with a `Permit` or with refusals. A permit holds the locks of
+//! its files, and `Permit::commit` uses it up: there is no other way to a change that tollgate makes.
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::time::Duration;
 
+pub use crate::change::{Action, Change, Expected};
 use crate::commit::{Applied, Base, FolderDeed, NewContent, Operation, Plan, commit};
 use crate::disk::{Found, Quiet};
 use crate::edit::{self, Edit, LARGEST_EDIT};
-use crate::explain::{observe, refuse};
+use crate::explain::{object, observe, refuse};
 use crate::heal::heal;
+use crate::judge::{by_mode, is_busy, judge, judge_now};
+use crate::look::Look;
 use crate::lost_claim::fenced;
 use crate::path::FilePath;
 use crate::place::{LastLink, Located, Place, Way};
@@ -21,18 +23,13 @@ pub use crate::refusal::{Outcome, Refused};
 use crate::refusal::{Reason, Refusal};
 use crate::refused_write;
 use crate::request::Request;
-pub use crate::request::{Action, Change, Expected};
 use crate::reservation::Reservation;
 use crate::root::Root;
 use crate::stripe_lock::StripeLocks;
-use crate::turn::{Extent, FileState, TEXT_PER_FILE};
+use crate::turn::{FileState, TEXT_PER_FILE};
 use tollgate_base::digest::Digest;
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::lock::Pauses;
-use tollgate_base::settings::{GuardMode, Unread};
-
-/// How long a reader waits while a file is being written, before it takes the bytes that are there.
-pub(crate) const READ_WAIT: Duration = Duration::from_millis(50);
 
 /// The permission to make some changes, with the locks of their files. [`Permit::commit`] uses it up.
 #[must_use = "a permit that is not committed changes nothing"]
@@ -55,7 +52,7 @@ pub(crate) fn admit<'a>(request: Request<'a>, changes: Vec<Change>) -> Result<Ou
         // A link that is deleted or moved is not followed.
         let last = match &change.action {
             Action::Delete | Action::MoveTo(_) => LastLink::Keep,
-            Action::Write(_) | Action::Create(_) | Action::Edit(_) => LastLink::Follow,
+            _ => LastLink::Follow,
         };
         let mut place = |path: &Path| {
             let place = changeable(request.root, path, last, Reason::NotAFile, &mut refusals)?;
@@ -114,18 +111,14 @@ pub(crate) fn admit<'a>(request: Request<'a>, changes: Vec<Change>) -> Result<Ou
 
 /// The refusal of a plan whose file is stale. The commit decides it in the end, but a controller wants to know all stale
 /// files at once.
-fn stale(request: &Request<'_>, plan: &Plan) -> Result<Option<Refusal>> {
-    let Base::Exactly(expected) = plan.base else { return Ok(None) };
-    let spot = request.root.spot_anywhere(plan.place.path())?;
-    let actual = match spot.map(|spot| spot.steady(READ_WAIT)).transpose()? {
-        Some((Found::File(_), Quiet::Busy)) => return Ok(None),
-        Some((Found::File(file), _)) => FileState::Present(file.hash()?),
-        Some((Found::Nothing, _)) | None => FileState::Absent,
-        Some((Found::Unreadable | Found::NotAFile, _)) => FileState::Unreadable,
-    };
+pub(crate) fn stale(request: &Request<'_>, plan: &Plan) -> Result<Option<Refusal>> {
     // A link that is deleted or moved was compared already.
-    let is_stale = expected != actual && !plan.place.way.is_link;
-    Ok(is_stale.then(|| Refusal::new(plan.place.path().clone(), Reason::stale(expected, actual))))
+    if plan.place.way.is_link && matches!(plan.base, Base::Exactly(_)) {
+        return Ok(None);
+    }
+    let path = plan.place.path();
+    let reason = plan.base.objection(&Look::at(request.root, path)?).filter(|reason| !is_busy(reason));
+    Ok(reason.map(|reason| Refusal::new(path.clone(), reason)))
 }
 
 impl Permit<'_> {
@@ -313,51 +306,6 @@ pub(crate) fn lock(
     }
 }
 
-/// What must be on disk for a change of this extent, or why the change is refused. `find` opens the file.
-pub(crate) fn base(
-    request: &Request<'_>,
-    Way { path, names, is_link }: &Way,
-    extent: Extent,
-    expected: Expected,
-    find: &dyn Fn() -> Result<Found>,
-) -> Result<std::result::Result<Base, Reason>> {
-    let settings = &request.root.settings().guard;
-    // A change of a link itself does not change the file to which it led.
-    if !is_link {
-        request.turn.about_to_change(names, path)?;
-    }
-    let state = match expected {
-        _ if settings.mode == GuardMode::Off => return Ok(Ok(Base::Any)),
-        Expected::Hash(digest) => Some(FileState::Present(digest)),
-        Expected::Absent => Some(FileState::Absent),
-        Expected::Baseline => match request.turn.get(path)? {
-            Some(sighting) => Some(sighting.baseline(extent)),
-            None if settings.unread == Unread::Known => request.turn.known(names, path)?,
-            None => None,
-        },
-    };
-    let reason = match state {
-        Some(FileState::Unreadable) => Reason::Unreadable,
-        Some(state) if settings.mode == GuardMode::Observe => return Ok(Ok(Base::Observed(state))),
-        Some(state) => return Ok(Ok(Base::Exactly(state))),
-        None => match find()? {
-            Found::Nothing => return Ok(Ok(Base::Exactly(FileState::Absent))),
-            _ if settings.unread != Unread::Refuse => return Ok(Ok(Base::Any)),
-            Found::File(file) if settings.mode != GuardMode::Observe => {
-                Reason::Unread { actual: FileState::Present(file.hash()?) }
-            }
-            // A read would not help.
-            Found::NotAFile if settings.mode != GuardMode::Observe => Reason::NotAFile,
-            _ => Reason::Unread { actual: FileState::Unreadable },
-        },
-    };
-    if settings.mode == GuardMode::Observe {
-        observe(request, path, reason)?;
-        return Ok(Ok(Base::Any));
-    }
-    Ok(Err(reason))
-}
-
 fn plan(
     request: &Request<'_>,
     place: Place,
@@ -367,18 +315,9 @@ fn plan(
     if place.way.is_link {
         return plan_link(request, place, to, &change);
     }
-    let extent = change.action.extent();
-    let expected = match (&change.action, change.expected) {
-        (Action::Create(_), _) => Expected::Absent,
-        (_, expected) => expected,
-    };
-    let find = || match place.missing.is_empty() {
-        true => request.root.spot(&place.relative)?.open(),
-        false => Ok(Found::Nothing),
-    };
-    let base = match base(request, &place.way, extent, expected, &find)? {
+    let base = match judged(request, &place.way, &change)? {
         Ok(base) => base,
-        Err(reason) => return Ok(Err(Refusal::new(place.way.path, reason))),
+        Err(refusal) => return Ok(Err(refusal)),
     };
     let deed = match (change.action, to) {
         (Action::Write(bytes) | Action::Create(bytes), _) => Operation::put(bytes),
@@ -386,8 +325,25 @@ fn plan(
         (Action::MoveTo(_), Some(to)) => Operation::MoveTo(to),
         (Action::MoveTo(_), None) => return Err(Fault::invalid("a move needs a target")),
         (Action::Edit(edits), _) => return plan_edit(request, place, base, &edits),
+        (Action::CopyOf { .. } | Action::Link(_) | Action::SetMode(_) | Action::ByProgram { .. }, _) => {
+            return Err(Fault::invalid(
+                "only a command or a tool of the agent's own program makes such a change",
+            ));
+        }
     };
     Ok(Ok(Plan::new(place, deed, base)))
+}
+
+/// What must be on disk for a change, or its refusal. The turn remembers which file the agent means.
+pub(crate) fn judged(
+    request: &Request<'_>,
+    way: &Way,
+    change: &Change,
+) -> Result<std::result::Result<Base, Refusal>> {
+    if !way.is_link {
+        request.turn.about_to_change(&way.names, &way.path)?;
+    }
+    by_mode(request, &way.path, judge(request, way, change)?)
 }
 
 /// Deletes or moves a symbolic link. What it leads to is compared like every other file, and stays.
@@ -408,9 +364,9 @@ fn plan_link(
     // A link may lead nowhere, for example in a circle. What is outside of the workspace is not read.
     if let Ok(target) = root.follow(&change.path)
         && target.path.as_path().starts_with(root.path())
-        && let Some(reason) = compare_target(request, &target, change.expected)?
+        && let Some(refusal) = compare_target(request, &target, change.expected)?
     {
-        return refusal(&target.path, reason);
+        return Ok(Err(refusal));
     }
     let deed = to.map_or(Operation::Remove, Operation::MoveTo);
     let link = root.spot(&place.relative)?.hash()?;
@@ -418,23 +374,16 @@ fn plan_link(
 }
 
 /// Why the target of a link is not what the agent knew. A folder has no bytes to compare.
-fn compare_target(request: &Request<'_>, target: &Way, expected: Expected) -> Result<Option<Reason>> {
-    let find = || request.root.spot_anywhere(&target.path)?.map_or(Ok(Found::Nothing), |spot| spot.open());
-    let actual = match find()? {
-        Found::File(file) => FileState::Present(file.hash()?),
-        Found::Nothing => FileState::Absent,
-        Found::Unreadable => FileState::Unreadable,
-        Found::NotAFile => return Ok(None),
-    };
-    Ok(match base(request, target, Extent::Whole, expected, &find)? {
-        Ok(Base::Exactly(known)) if known != actual => Some(Reason::stale(known, actual)),
-        Ok(Base::Observed(known)) if known != actual => {
-            observe(request, &target.path, Reason::stale(known, actual))?;
-            None
-        }
-        Ok(_) => None,
-        Err(reason) => Some(reason),
-    })
+fn compare_target(request: &Request<'_>, target: &Way, expected: Expected) -> Result<Option<Refusal>> {
+    if fs::metadata(&target.path).is_ok_and(|found| !found.is_file()) {
+        return Ok(None);
+    }
+    let change = Change::new(target.path.as_path(), Action::Delete).expecting(expected);
+    request.turn.about_to_change(&target.names, &target.path)?;
+    match judge_now(request, target, &change, &Look::at(request.root, &target.path)?)? {
+        Some(reason) => object(request, &target.path, reason),
+        None => Ok(None),
+    }
 }
 
 /// Makes the edits on the bytes that are on disk now. The commit then requires exactly these bytes.

@@ -8,6 +8,7 @@
 #[cfg(windows)]
 compile_error!("tollgate does not support Windows yet: its promises need more than a rename there");
 
+pub mod change;
 pub mod commit;
 pub mod conflict;
 mod disk;
@@ -21,6 +22,8 @@ pub mod gate;
 pub mod git_config;
 pub mod guard;
 mod heal;
+mod judge;
+mod look;
 mod lost_claim;
 pub mod merge;
 pub mod part;

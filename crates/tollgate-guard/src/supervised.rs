@@ -6,21 +6,25 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::commit::{Base, file_changed, put_back};
+use crate::change::{Action, Change, Expected};
+use crate::commit::{file_changed, put_back};
 use crate::disk::{Found, Linked, Quiet};
-use crate::explain::{observe, refuse};
+use crate::explain::{object, observe, refuse};
 use crate::gate::Gate;
 use crate::git_config::comes_with_command;
-use crate::guard::{READ_WAIT, base, lock};
+use crate::guard::lock;
+use crate::judge::judge_now;
+pub use crate::look::Look;
+use crate::look::READ_WAIT;
 use crate::lost_claim::fenced_by_now;
 use crate::path::FilePath;
 use crate::place::Way;
 use crate::protected::normalise;
 use crate::recovery::check_later;
 use crate::refusal::{Outcome, Reason, Refusal};
-use crate::request::{Expected, Request};
+use crate::request::Request;
 use crate::stage::{ChangeId, StageName, Standing, TargetName};
-use crate::tool_use::{Now, append, contradiction};
+use crate::tool_use::append;
 use crate::turn::{Extent, FileState, TurnState};
 use tollgate_base::digest::Digest;
 use tollgate_base::error::Result;
@@ -33,29 +37,6 @@ const ROUNDS: usize = 20;
 /// A program that is supervised, with the turn in which it runs.
 pub struct SupervisedProgram<'a> {
     request: Request<'a>,
-}
-
-/// A file at one moment.
-pub struct Look {
-    /// What it is.
-    pub state: FileState,
-    /// Whether certainly no process had it open for writing.
-    pub quiet: bool,
-    /// Its bytes, if they are few enough to be kept for diffs.
-    pub text: Option<Vec<u8>>,
-}
-
-/// A change that a program is about to make.
-#[derive(Debug, Clone, Copy)]
-pub struct SupervisedChange<'a> {
-    /// The path as the program gave it, absolute.
-    pub given: &'a Path,
-    /// How much of the file the change replaces.
-    pub extent: Extent,
-    /// The states that the program may know the file to be in. If there are none, what the turn knows decides.
-    pub known: &'a [FileState],
-    /// Whether the program has the file open for writing itself. Then a busy file is its own.
-    pub open: bool,
 }
 
 /// A change that a program has made.
@@ -87,8 +68,7 @@ impl<'a> SupervisedProgram<'a> {
 
     /// Looks at a file. Waits a moment if a program is writing it, unless the supervised program has it open itself.
     pub fn look(&self, path: &FilePath, open: bool) -> Result<Look> {
-        let Now { state, quiet, text } = Now::within(self.request.root, path, patience(open))?;
-        Ok(Look { state, quiet: quiet == Quiet::Held, text })
+        Look::within(self.request.root, path, patience(open))
     }
 
     /// Whether commands must not change a path: as it is given, and as it is after all links are resolved.
@@ -120,49 +100,52 @@ impl<'a> SupervisedProgram<'a> {
     }
 
     /// Judges a change of a file, and says what the file is before it. Records nothing, except that a change was observed
-    /// if the settings only observe.
-    pub fn judge(&self, change: &SupervisedChange<'_>) -> Result<std::result::Result<FileState, Refusal>> {
+    /// if the settings only observe. `states` are those in which the program may know the file to be: if there are none, what
+    /// the turn knows decides. `open`: the program has the file open for writing itself, so a busy file is its own.
+    pub fn judge(
+        &self,
+        path: &Path,
+        extent: Extent,
+        states: &[FileState],
+        open: bool,
+    ) -> Result<std::result::Result<FileState, Refusal>> {
         let root = self.request.root;
-        let way = root.follow(change.given)?;
+        let way = root.follow(path)?;
         let key = self.request.key(&way.path);
         let _locks = match lock(&self.request, &[&key], None)? {
             Ok(locks) => locks,
             Err(refusal) => return Ok(Err(refusal)),
         };
-        let Now { state, quiet, .. } = Now::within(root, &way.path, patience(change.open))?;
-        if change.open && quiet != Quiet::Held {
-            return Ok(Ok(state));
+        let look = Look::within(root, &way.path, patience(open))?;
+        if open && look.quiet != Quiet::Held {
+            return Ok(Ok(look.state));
         }
-        Ok(match self.objection(&way, state, quiet, change)? {
-            Some(reason) => Err(Refusal::new(way.path, reason)),
-            None => Ok(state),
+        Ok(match self.refusal(&way, path, extent, states, &look)? {
+            Some(refusal) => Err(refusal),
+            None => Ok(look.state),
         })
     }
 
-    /// Why a file in this state may not be changed.
-    fn objection(
+    /// The refusal of a change of a file that looks like this.
+    fn refusal(
         &self,
         way: &Way,
-        state: FileState,
-        quiet: Quiet,
-        change: &SupervisedChange<'_>,
-    ) -> Result<Option<Reason>> {
-        let expected = match change.known {
+        path: &Path,
+        extent: Extent,
+        states: &[FileState],
+        look: &Look,
+    ) -> Result<Option<Refusal>> {
+        let expected = match states {
             [] => Expected::Baseline,
-            known if known.contains(&state) => return Ok(None),
-            [first, ..] => first.digest().map_or(Expected::Absent, Expected::Hash),
+            states if states.contains(&look.state) => return Ok(None),
+            [first, ..] => Expected::state(*first),
         };
-        let root = self.request.root;
-        let find = || root.spot_anywhere(&way.path)?.map_or(Ok(Found::Nothing), |spot| spot.open());
-        Ok(match base(&self.request, way, change.extent, expected, &find)? {
-            Ok(Base::Observed(expected)) if expected != state => {
-                observe(&self.request, &way.path, Reason::stale(expected, state))?;
-                None
-            }
-            Ok(Base::Exactly(expected)) => contradiction(expected, state, quiet),
-            Ok(_) => None,
-            Err(reason) => Some(reason),
-        })
+        let change = Change::new(path, Action::ByProgram { extent, result: None }).expecting(expected);
+        self.request.turn.about_to_change(&way.names, &way.path)?;
+        match judge_now(&self.request, way, &change, look)? {
+            Some(reason) => object(&self.request, &way.path, reason),
+            None => Ok(None),
+        }
     }
 
     /// Renames a file over another one for the program, but only if the other one is what the program knows: a compare and
@@ -170,10 +153,11 @@ impl<'a> SupervisedProgram<'a> {
     pub fn replace(
         &self,
         from: &Path,
-        change: &SupervisedChange<'_>,
+        to: &Path,
+        states: &[FileState],
     ) -> Result<std::result::Result<Option<MadeChange>, Refusal>> {
         let root = self.request.root;
-        let (way, from) = (root.follow(change.given)?, root.canonical(from)?);
+        let (way, from) = (root.follow(to)?, root.canonical(from)?);
         let (key, from_key) = (self.request.key(&way.path), self.request.key(&from));
         let _locks = match lock(&self.request, &[&key, &from_key], None)? {
             Ok(locks) => locks,
@@ -191,8 +175,9 @@ impl<'a> SupervisedProgram<'a> {
             }
             old.refresh()?;
             let (before, after) = (FileState::Present(old.hash()?), FileState::Present(new.hash()?));
-            if let Some(reason) = self.objection(&way, before, Quiet::Held, change)? {
-                return Ok(Err(Refusal::new(way.path, reason)));
+            let look = Look { state: before, text: None, quiet: Quiet::Held, changed: old.changed() };
+            if let Some(refusal) = self.refusal(&way, to, Extent::Whole, states, &look)? {
+                return Ok(Err(refusal));
             }
             if before == after {
                 break;

@@ -5,26 +5,26 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::commit::{Base, file_changed};
-use crate::disk::{Found, Quiet};
-use crate::explain::{is_own_change, newest_lines, observe, record, refuse};
-use crate::guard::{READ_WAIT, base, lock};
+use crate::change::{Action, Change};
+use crate::commit::file_changed;
+use crate::explain::{is_own_change, newest_lines, record, refuse};
+use crate::guard::lock;
+use crate::judge::{by_mode, judge_now};
+use crate::look::Look;
 use crate::path::{EscapedPath, FilePath};
 use crate::place::Way;
 use crate::recovery;
-use crate::refusal::{Outcome, Reason, Refusal};
-use crate::request::{Expected, Request};
+use crate::refusal::Outcome;
+use crate::request::Request;
 use crate::reservation::Reservation;
 use crate::root::Root;
 use crate::stage::ChangeId;
 use crate::stripe_lock::StripeLocks;
-use crate::turn::{Extent, FileState, TEXT_PER_FILE, TurnState};
-use tollgate_base::digest::Digest;
+use crate::turn::{Extent, FileState, TurnState};
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::event::{Event, FileChanged, Guarantee, Mutation, MutationStatus, RefusalStatus};
 use tollgate_base::ledger::{Entry, Line};
@@ -40,27 +40,7 @@ pub struct ToolUse {
     /// The files that the tool will read, whole or in part.
     pub reads: Vec<(PathBuf, Extent)>,
     /// The files that the tool will change.
-    pub changes: Vec<ToolChange>,
-}
-
-/// A file that a tool will change.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ToolChange {
-    /// The file.
-    pub path: PathBuf,
-    /// Whether the tool replaces the whole file or edits a part.
-    pub extent: Extent,
-    /// What must be on disk.
-    pub expected: Expected,
-    /// The hash that the file will have, if the tool's input determines it.
-    pub predicted: Option<Digest>,
-}
-
-impl ToolChange {
-    /// A change of some part of a file that the turn must know, with an unknown result.
-    pub fn part(path: PathBuf) -> Self {
-        Self { path, extent: Extent::Part, expected: Expected::Baseline, predicted: None }
-    }
+    pub changes: Vec<Change>,
 }
 
 /// What `Gate::pre_tool_use` passes to `Gate::post_tool_use`, perhaps in another process.
@@ -80,6 +60,10 @@ pub struct Ticket {
 }
 
 impl Ticket {
+    fn add_names(&mut self, way: &Way) {
+        self.names.extend(way.names.iter().map(|name| (name.clone(), way.path.as_path().to_owned())));
+    }
+
     /// The canonical paths of the files that the tool may change, with their states before the call.
     pub fn changes(&self) -> impl Iterator<Item = (&Path, FileState)> {
         self.changes.iter().map(|(path, state)| (path.as_path(), *state))
@@ -111,93 +95,105 @@ pub enum ToolResult {
     Failed,
 }
 
+/// A file that a tool will change.
+struct ToolTarget<'a> {
+    change: &'a Change,
+    way: Way,
+    key: PathBuf,
+    before: FileState,
+}
+
+/// The files that a tool may change, with their locks.
+type LockedTargets<'a> = (StripeLocks, Vec<ToolTarget<'a>>);
+
+/// Locks the files that a tool will change, and has each change judged. `None`: another agent is about to write one of them, and
+/// the settings only observe.
+fn check<'a>(
+    request: &Request<'_>,
+    changes: &'a [Change],
+    call: &str,
+) -> Result<Outcome<Option<LockedTargets<'a>>>> {
+    let root = request.root;
+    let observing = root.settings().guard.mode == GuardMode::Observe;
+    let mut targets = Vec::with_capacity(changes.len());
+    for change in changes {
+        let way = root.follow(&change.path)?;
+        let key = request.key(&way.path);
+        targets.push(ToolTarget { change, way, key, before: FileState::Unreadable });
+    }
+    let keys: Vec<&Path> = targets.iter().map(|target| target.key.as_path()).collect();
+    let locks = match lock(request, &keys, Some(call))? {
+        Ok(locks) => locks,
+        Err(refusal) if observing => {
+            record(request, &[refusal], RefusalStatus::Observed)?;
+            // An agent that is only observed gets no reservation either: others must not wait for it.
+            return Ok(Outcome::Done(None));
+        }
+        Err(refusal) => return refuse(request, vec![refusal]),
+    };
+    let mut refusals = Vec::new();
+    for ToolTarget { change, way, before, .. } in &mut targets {
+        request.turn.about_to_change(&way.names, &way.path)?;
+        let look = Look::at(root, &way.path)?;
+        *before = look.state;
+        if let Some(reason) = judge_now(request, way, change, &look)? {
+            refusals.extend(by_mode(request, &way.path, Err(reason))?.err());
+        }
+    }
+    match refusals.is_empty() {
+        true => Ok(Outcome::Done(Some((locks, targets)))),
+        false => refuse(request, refusals),
+    }
+}
+
+/// Refuses a call if the gate refuses one of these changes. Reserves nothing.
+pub(crate) fn refuse_only(request: &Request<'_>, changes: &[Change], call: &str) -> Result<Outcome<()>> {
+    Ok(check(request, changes, call)?.map(drop))
+}
+
 pub(crate) fn before(request: &Request<'_>, tool_use: &ToolUse) -> Result<Outcome<Ticket>> {
     let Request { root, turn, .. } = *request;
-    let observing = root.settings().guard.mode == GuardMode::Observe;
-    let (call, tool) = (tool_use.call.clone(), tool_use.tool.clone());
-    let (mut reads, mut names) = (Vec::new(), Vec::new());
-    let mut follow = |given: &Path| -> Result<Way> {
-        let way = root.follow(given)?;
-        names.extend(way.names.iter().map(|name| (name.clone(), way.path.as_path().to_owned())));
-        Ok(way)
+    let mut ticket = Ticket {
+        call: tool_use.call.clone(),
+        tool: tool_use.tool.clone(),
+        reads: Vec::new(),
+        changes: Vec::new(),
+        names: Vec::new(),
+        known: Vec::new(),
     };
     for (path, extent) in &tool_use.reads {
-        let Way { path, .. } = follow(path)?;
-        reads.push((path.as_path().to_owned(), *extent == Extent::Whole, Now::of(root, &path)?.state));
+        let way = root.follow(path)?;
+        let state = Look::at(root, &way.path)?.state;
+        ticket.reads.push((way.path.as_path().to_owned(), *extent == Extent::Whole, state));
+        ticket.add_names(&way);
     }
-    let mut refusals = Vec::new();
-    let mut paths = Vec::new();
-    for change in &tool_use.changes {
-        let way = follow(&change.path)?;
-        let key = request.key(&way.path);
-        if root.protects(&change.path, way.path.as_path()) {
-            refusals.push(Refusal::new(way.path.clone(), Reason::Protected));
-        }
-        paths.push((way, key));
-    }
-    let keys: Vec<&Path> = paths.iter().map(|(_, key)| key.as_path()).collect();
-    let locks = match lock(request, &keys, Some(&call))? {
-        Ok(locks) => locks,
-        Err(refusal) => {
-            refusals.push(refusal);
-            if !observing {
-                return refuse(request, refusals);
-            }
-            // An agent that is only observed gets no reservation either: others must not wait for it.
-            record(request, &refusals, RefusalStatus::Observed)?;
-            return Ok(Outcome::Done(Ticket {
-                call,
-                tool,
-                reads,
-                changes: Vec::new(),
-                names,
-                known: Vec::new(),
-            }));
-        }
+    let (locks, targets) = match check(request, &tool_use.changes, &tool_use.call)? {
+        Outcome::Done(Some(checked)) => checked,
+        Outcome::Done(None) => return Ok(Outcome::Done(ticket)),
+        Outcome::Refused(refused) => return Ok(Outcome::Refused(refused)),
     };
-    if observing && !refusals.is_empty() {
-        record(request, &std::mem::take(&mut refusals), RefusalStatus::Observed)?;
-    }
-    let mut changes = Vec::new();
-    for (change, (way, _)) in tool_use.changes.iter().zip(&paths) {
-        let path = &way.path;
-        let Now { state, quiet, .. } = Now::of(root, path)?;
-        changes.push((path.as_path().to_owned(), state));
-        let find = || root.spot_anywhere(path)?.map_or(Ok(Found::Nothing), |spot| spot.open());
-        let reason = match base(request, way, change.extent, change.expected, &find)? {
-            Ok(Base::Exactly(expected)) => match contradiction(expected, state, quiet) {
-                Some(reason) => reason,
-                None => continue,
-            },
-            Ok(Base::Observed(expected)) if expected != state => {
-                observe(request, path, Reason::stale(expected, state))?;
-                continue;
-            }
-            Ok(_) => continue,
-            Err(reason) => reason,
-        };
-        refusals.push(Refusal::new(path.clone(), reason));
-    }
-    if !refusals.is_empty() {
-        return refuse(request, refusals);
-    }
-    for (change, (_, key)) in tool_use.changes.iter().zip(&paths) {
+    for target in &targets {
+        ticket.changes.push((target.way.path.as_path().to_owned(), target.before));
+        ticket.add_names(&target.way);
         let reservation = Reservation {
-            path: EscapedPath(key.clone()),
-            call: call.clone(),
-            tool: tool.clone(),
+            path: EscapedPath(target.key.clone()),
+            call: ticket.call.clone(),
+            tool: ticket.tool.clone(),
             agent: turn.agent().clone(),
             turn: turn.id().clone(),
-            predicted: change.predicted,
+            predicted: match target.change.action {
+                Action::ByProgram { result, .. } => result,
+                _ => None,
+            },
             since: root.now(),
         };
         if let Err(fault) = reservation.put(&locks) {
             // The tool will not run, and nobody else would end the reservations made so far.
-            paths.iter().for_each(|(_, key)| drop(Reservation::end(&locks, key, &call)));
+            targets.iter().for_each(|target| drop(Reservation::end(&locks, &target.key, &ticket.call)));
             return Err(fault);
         }
     }
-    Ok(Outcome::Done(Ticket { call, tool, reads, changes, names, known: Vec::new() }))
+    Ok(Outcome::Done(ticket))
 }
 
 /// Once it has the locks, this ends every reservation and records every change, whatever fails on the way: the tool has run, and
@@ -219,7 +215,7 @@ pub(crate) fn after(root: &Root, turn: &dyn TurnState, ticket: Ticket, result: T
         let path = FilePath::trusted(path);
         let extent = if whole { Extent::Whole } else { Extent::Part };
         ended = ended.and(turn.observe(&path, seen, extent).and_then(|()| used(&path)));
-        if let Ok(now) = Now::of(root, &path)
+        if let Ok(now) = Look::at(root, &path)
             && now.state == seen
         {
             now.keep_text(turn);
@@ -234,7 +230,7 @@ pub(crate) fn after(root: &Root, turn: &dyn TurnState, ticket: Ticket, result: T
         let predicted = Reservation::of(root, &locks, key)?
             .filter(|reservation| reservation.call == ticket.call)
             .and_then(|reservation| reservation.predicted);
-        let now = Now::of(root, path)?;
+        let now = Look::at(root, path)?;
         let (changed, after) = (now.state != before, now.state.digest());
         let own = match result {
             // The tool did not write a file that is unchanged, so the baseline must not move.
@@ -271,7 +267,7 @@ pub(crate) fn keep_overwritten(
 ) -> Result<String> {
     let key = request.key(path);
     let _locks = locks_of(request.root, &[&key])?;
-    let after = Now::of(request.root, path)?.state;
+    let after = Look::at(request.root, path)?.state;
     recovery::keep_overwritten(request.root, &key, [before, after], request.turn.agent(), bytes)
 }
 
@@ -280,7 +276,7 @@ pub(crate) fn look_again(request: &Request<'_>, files: &[FilePath], since: Times
     let mut lines = None;
     for path in files {
         let Some(sighting) = turn.get(path)? else { continue };
-        let (before, now) = (sighting.baseline(Extent::Whole), Now::of(request.root, path)?);
+        let (before, now) = (sighting.baseline(Extent::Whole), Look::at(request.root, path)?);
         if now.state == before || now.state == FileState::Unreadable {
             continue;
         }
@@ -308,14 +304,6 @@ fn link_at(root: &Root, path: &FilePath) -> Result<Option<(FileState, FilePath)>
     Ok(root.canonical(path).ok().map(|target| (state.into(), target)))
 }
 
-/// Why a file in this state may not be changed by an agent that expects another one.
-pub(crate) fn contradiction(expected: FileState, actual: FileState, quiet: Quiet) -> Option<Reason> {
-    (expected != actual).then(|| match quiet {
-        Quiet::Busy => Reason::Busy { holder: None },
-        Quiet::Held | Quiet::Unavailable => Reason::stale(expected, actual),
-    })
-}
-
 pub(crate) fn append(root: &Root, lines: &[Entry]) -> Result<()> {
     if lines.is_empty() { Ok(()) } else { root.ledger().append(lines, Durability::Fast).map(drop) }
 }
@@ -336,42 +324,4 @@ fn applied_line(request: &Request<'_>, key: &Path, before: FileState, after: Fil
         ..file_changed(&id, request.tool, key, before, after)
     };
     Ok(request.entry(Event::Mutation(Mutation::File(change), MutationStatus::Applied)))
-}
-
-/// A file at one moment.
-pub(crate) struct Now {
-    pub(crate) state: FileState,
-    /// `Busy`: another process was writing it the whole time.
-    pub(crate) quiet: Quiet,
-    /// Its bytes, if they are few enough to be kept for diffs.
-    pub(crate) text: Option<Vec<u8>>,
-}
-
-impl Now {
-    pub(crate) fn of(root: &Root, path: &FilePath) -> Result<Self> {
-        Self::within(root, path, READ_WAIT)
-    }
-
-    /// Waits at most this long for another process to stop writing it.
-    pub(crate) fn within(root: &Root, path: &FilePath, wait: Duration) -> Result<Self> {
-        let spot = root.spot_anywhere(path)?;
-        let (found, quiet) = spot.map_or(Ok((Found::Nothing, Quiet::Held)), |spot| spot.steady(wait))?;
-        let (state, text) = match found {
-            Found::File(file) if file.len() <= TEXT_PER_FILE as u64 => {
-                let (bytes, digest) = file.read()?;
-                (FileState::Present(digest), Some(bytes))
-            }
-            Found::File(file) => (FileState::Present(file.hash()?), None),
-            Found::Nothing => (FileState::Absent, None),
-            Found::Unreadable | Found::NotAFile => (FileState::Unreadable, None),
-        };
-        Ok(Self { state, quiet, text })
-    }
-
-    /// Keeps the bytes in the turn, if that is possible. Without them, a later refusal has no diff.
-    fn keep_text(&self, turn: &dyn TurnState) {
-        if let (Some(digest), Some(text)) = (self.state.digest(), &self.text) {
-            let _ = turn.keep_text(digest, text);
-        }
-    }
 }

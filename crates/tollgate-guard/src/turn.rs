@@ -184,21 +184,32 @@ pub trait TurnState {
         session.get(path)
     }
 
-    /// The agent is about to change a file under these names. If one of them led to another file before, or was a file
-    /// itself, the agent means that file: what it knew of that file is then what must be at this path.
-    fn about_to_change(&self, names: &[PathBuf], path: &FilePath) -> Result<()> {
-        let names_and_path = names.iter().map(PathBuf::as_path).chain([path.as_path()]);
-        for name in names_and_path {
+    /// What the turn knows of another file that the agent means by these names: one of them led there when the agent last used
+    /// it, or was a file itself.
+    fn meant_elsewhere(&self, names: &[PathBuf], path: &FilePath) -> Result<Option<Sighting>> {
+        for name in names.iter().map(PathBuf::as_path).chain([path.as_path()]) {
             let before = self.led_to(name)?.unwrap_or_else(|| FilePath::trusted(name.to_owned()));
-            if before == *path {
-                continue;
-            }
-            if let Some(meant) = self.get(&before)? {
-                self.update(path, &mut |seen| Some(meant.moved_over(seen)))?;
-                return self.used(names, path);
+            if before != *path
+                && let Some(meant) = self.get(&before)?
+            {
+                return Ok(Some(meant));
             }
         }
-        Ok(())
+        Ok(None)
+    }
+
+    /// What the turn knows of the file that the agent means by these names. What it knew of another file that it means must now
+    /// be at this path.
+    fn meant(&self, names: &[PathBuf], path: &FilePath) -> Result<Option<Sighting>> {
+        let seen = self.get(path)?;
+        Ok(self.meant_elsewhere(names, path)?.map(|meant| meant.moved_over(seen)).or(seen))
+    }
+
+    /// The agent is about to change a file under these names: the turn remembers which file it means.
+    fn about_to_change(&self, names: &[PathBuf], path: &FilePath) -> Result<()> {
+        let Some(meant) = self.meant_elsewhere(names, path)? else { return Ok(()) };
+        self.update(path, &mut |seen| Some(meant.moved_over(seen)))?;
+        self.used(names, path)
     }
 }
 

@@ -9,19 +9,19 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::commit::{Applied, Base, ByCommand, FolderDeed, NewContent, Operation, Plan, StartState, Was};
-use crate::disk::{Found, Quiet};
-use crate::explain::{object, observe, refuse};
-use crate::git_config::comes_with_command;
-use crate::guard::{Permit, READ_WAIT, base, lock};
+use crate::change::{Action, Change, CommandLook, Expected, StartState};
+use crate::commit::{Applied, Base, ByCommand, FolderDeed, NewContent, Operation, Plan};
+use crate::explain::{object, refuse};
+use crate::guard::{Permit, judged, lock, stale};
+use crate::judge::is_busy;
+use crate::look::Look;
 use crate::lost_claim::fenced;
 use crate::path::{EscapedPath, FilePath};
 use crate::place::{Place, Way};
 use crate::refusal::{Outcome, Reason, Refusal};
-use crate::request::{Expected, Request};
-use crate::turn::{Extent, FileState};
+use crate::request::Request;
 use tollgate_base::digest::Digest;
-use tollgate_base::error::{At, Result};
+use tollgate_base::error::{At, Fault, Result};
 use tollgate_base::lock::Pauses;
 use tollgate_base::settings::{GuardMode, Unread};
 
@@ -30,72 +30,12 @@ use tollgate_base::settings::{GuardMode, Unread};
 pub struct ViewChanges {
     /// The level at which the command ran, for the ledger.
     pub level: &'static str,
-    /// When the command started, by the clock of the file system, in nanoseconds since 1970.
-    pub start: i128,
     /// The files that the command changed.
-    pub files: Vec<ViewChange>,
+    pub files: Vec<Change>,
     /// The folders that the command created, or whose mode it changed; `None` for those that it removed.
     pub folders: Vec<(PathBuf, Option<u32>)>,
     /// Files that must still be what they were when the command started, though the command only read them.
-    pub reads: Vec<(PathBuf, Was)>,
-    /// Whether the agent knows a file because the command looked at it.
-    pub looking: Looking,
-}
-
-/// What it means for an agent that its command looked at a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Looking {
-    /// The agent knows the file.
-    #[default]
-    Knows,
-    /// The command looked for itself. If the agent has seen the file before, it must still be what the agent saw.
-    OnlyCommand,
-}
-
-/// A file that a command changed.
-#[derive(Debug)]
-pub struct ViewChange {
-    /// The file, relative to the workspace.
-    pub path: PathBuf,
-    /// What the command did.
-    pub deed: ViewDeed,
-    /// What was there when the command started.
-    pub was: Was,
-    /// What the change is compared with.
-    pub basis: Basis,
-}
-
-/// What a command did to a file.
-#[derive(Debug)]
-pub enum ViewDeed {
-    /// It wrote this file.
-    File {
-        /// Where its bytes are.
-        from: PathBuf,
-        /// Its hash.
-        digest: Digest,
-        /// The command wrote into the file that was there.
-        in_place: bool,
-    },
-    /// It made a symbolic link with this path in it.
-    Link(Vec<u8>),
-    /// It deleted the file.
-    Remove,
-    /// It only changed the mode.
-    Mode(u32),
-}
-
-/// What a change is compared with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Basis {
-    /// What was there when the command started: the command looked at it.
-    Start,
-    /// What the agent knows, and if it knows nothing, what was there when the command started.
-    Agent,
-    /// Both: nobody knows whether the command looked at it.
-    Unsure,
-    /// A file that it wrote before, with this state.
-    Known(FileState),
+    pub reads: Vec<(PathBuf, StartState)>,
 }
 
 pub(crate) fn commit(mut request: Request<'_>, mut changes: ViewChanges) -> Result<Outcome<Vec<Applied>>> {
@@ -109,23 +49,9 @@ pub(crate) fn commit(mut request: Request<'_>, mut changes: ViewChanges) -> Resu
         request.fences = &[];
     }
     let path_of = |path: &Path| FilePath::trusted(root.path().join(path));
-    let folders = changes.folders.iter().map(|(path, _)| path.as_path());
-    let all = changes.files.iter().map(|change| change.path.as_path()).chain(folders);
     let mut refusals = Vec::new();
-    let planted = changes.files.iter().filter(|change| plants_command(root.path(), change));
-    let planted = planted.map(|change| change.path.as_path());
-    for path in all.filter(|path| root.protects_from_commands(path)).chain(planted) {
+    for (path, _) in changes.folders.iter().filter(|(path, _)| root.protects_from_commands(path)) {
         refusals.extend(object(&request, &path_of(path), Reason::Protected)?);
-    }
-    let links = changes.files.iter().filter(|change| matches!(change.deed, ViewDeed::Link(_)));
-    for path in links.map(|change| path_of(&change.path)) {
-        // What a link leads to, nobody compares: it could bring protected names to this path.
-        if root.protected_names_below(&path).next().is_some() {
-            refusals.extend(object(&request, &path, Reason::Protected)?);
-        }
-    }
-    if !refusals.is_empty() {
-        return refuse(&request, refusals);
     }
     let deed =
         |(path, mode): &(PathBuf, Option<u32>)| FolderDeed { path: EscapedPath(path.clone()), mode: *mode };
@@ -148,39 +74,30 @@ pub(crate) fn commit(mut request: Request<'_>, mut changes: ViewChanges) -> Resu
     if let Some(path) = locked_by_git(&request, &paths) {
         return refuse(&request, vec![Refusal::new(path_of(path), Reason::Busy { holder: None })]);
     }
-    for (path, was) in &changes.reads {
-        let since = StartState { start: changes.start, was: *was };
-        if let Some(reason) = stale_since(&request, &path_of(path), since)? {
-            refusals.extend(object(&request, &path_of(path), reason)?);
+    for (path, start) in &changes.reads {
+        let path = path_of(path);
+        let reason = Base::Since(*start).objection(&Look::at(root, &path)?);
+        if let Some(reason) = reason.filter(|reason| !is_busy(reason)) {
+            refusals.extend(object(&request, &path, reason)?);
         }
     }
     let mut plans = Vec::with_capacity(changes.files.len());
-    let looking = changes.looking;
     let mut links = KnownLinks::default();
     for change in changes.files {
-        let since = StartState { start: changes.start, was: change.was };
         let mut place = place(&request, &change.path)?;
-        let asks_agent = match change.basis {
-            Basis::Agent | Basis::Unsure => true,
-            Basis::Start => looking == Looking::OnlyCommand,
-            Basis::Known(_) => false,
-        };
+        let asks_agent =
+            matches!(change.expected, Expected::AtStart(_, look) if look != CommandLook::ForAgent);
         if asks_agent && was_there(&request, &place) {
             place.way.names = links.names_of(&request, place.path())?;
         }
-        match base_of(&request, &place, &change, since, looking)? {
-            Ok(base) => plans.push(plan(&request, place, change.deed, base)?),
-            Err(reason) => refusals.push(Refusal::new(place.way.path, reason)),
+        match judged(&request, &place.way, &change)? {
+            Ok(base) => plans.push(plan(&request, place, change.action, base)?),
+            Err(refusal) => refusals.push(refusal),
         }
     }
     if !refusals.is_empty() {
         for plan in &plans {
-            let path = plan.place.path();
-            let reason = match plan.base {
-                Base::Since(since) => stale_since(&request, path, since)?,
-                _ => None,
-            };
-            refusals.extend(reason.map(|reason| Refusal::new(path.clone(), reason)));
+            refusals.extend(stale(&request, plan)?);
         }
         return refuse(&request, refusals);
     }
@@ -191,16 +108,6 @@ pub(crate) fn commit(mut request: Request<'_>, mut changes: ViewChanges) -> Resu
     // What is removed makes room for what is put there. A commit is undone in the reverse order.
     plans.sort_by_key(|plan| !matches!(plan.deed, Operation::Remove));
     Permit { request, plans, later, locks }.commit()
-}
-
-/// Whether a command has planted another command in git's configuration.
-fn plants_command(root: &Path, change: &ViewChange) -> bool {
-    let from = match &change.deed {
-        ViewDeed::File { from, .. } => Some(from.as_path()),
-        ViewDeed::Link(_) => None,
-        ViewDeed::Remove | ViewDeed::Mode(_) => return false,
-    };
-    comes_with_command(from, &root.join(&change.path))
 }
 
 /// A file of a git directory that a git outside of the view is about to replace. Waits a moment for its end.
@@ -288,14 +195,21 @@ impl KnownLinks {
     }
 }
 
-fn plan(request: &Request<'_>, place: Place, deed: ViewDeed, base: Base) -> Result<Plan> {
+fn plan(request: &Request<'_>, place: Place, action: Action, base: Base) -> Result<Plan> {
     let root = request.root.path();
-    let in_place = matches!(deed, ViewDeed::File { in_place: true, .. });
-    let deed = match deed {
-        ViewDeed::File { from, digest, .. } => Operation::Put { content: NewContent::Copy(from), digest },
-        ViewDeed::Link(path) => Operation::Put { digest: Digest::of(&path), content: NewContent::Link(path) },
-        ViewDeed::Remove => Operation::Remove,
-        ViewDeed::Mode(mode) => Operation::SetMode(mode),
+    let in_place = matches!(action, Action::CopyOf { in_place: true, .. });
+    let deed = match action {
+        Action::CopyOf { file, digest, .. } => Operation::Put { content: NewContent::Copy(file), digest },
+        Action::Link(path) => Operation::Put { digest: Digest::of(&path), content: NewContent::Link(path) },
+        Action::Delete => Operation::Remove,
+        Action::SetMode(mode) => Operation::SetMode(mode),
+        Action::Write(_)
+        | Action::Create(_)
+        | Action::Edit(_)
+        | Action::MoveTo(_)
+        | Action::ByProgram { .. } => {
+            return Err(Fault::invalid("no command makes such a change in its view"));
+        }
     };
     let mut command = ByCommand { in_place, ..ByCommand::default() };
     if let Operation::Put { .. } = deed {
@@ -330,128 +244,4 @@ fn folders_of(root: &Path, folder: &Path) -> Result<Vec<(PathBuf, u32)>> {
         Ok((folder, mode))
     };
     found.into_iter().rev().map(mode).collect()
-}
-
-/// What must be on disk, or why the change is refused.
-fn base_of(
-    request: &Request<'_>,
-    place: &Place,
-    change: &ViewChange,
-    since: StartState,
-    looking: Looking,
-) -> Result<std::result::Result<Base, Reason>> {
-    let (root, path) = (request.root, place.path());
-    let mode = root.settings().guard.mode;
-    if mode == GuardMode::Off {
-        return Ok(Ok(Base::Any));
-    }
-    let find = || root.spot_anywhere(path)?.map_or(Ok(Found::Nothing), |spot| spot.open_itself());
-    let judged = match change.basis {
-        Basis::Start => match (looking, known(request, &place.way)?) {
-            (Looking::Knows, _) | (_, None | Some(FileState::Unreadable)) => Ok(Base::Since(since)),
-            (Looking::OnlyCommand, Some(known)) => match (since.was, known) {
-                (Was::Present(Some(was)), FileState::Present(known)) if was == known => {
-                    Ok(Base::Since(since))
-                }
-                (Was::Absent, FileState::Absent) => Ok(Base::Since(since)),
-                (Was::Present(Some(was)), _) => Err(Reason::stale(known, FileState::Present(was))),
-                (Was::Absent, _) => Err(Reason::stale(known, FileState::Absent)),
-                (Was::Present(None) | Was::Unknown, _) => known_since(request, path, known, since)?,
-            },
-        },
-        Basis::Known(state) if mode == GuardMode::Observe => Ok(Base::Observed(state)),
-        Basis::Known(state) => Ok(Base::Exactly(state)),
-        Basis::Agent | Basis::Unsure => {
-            let knows = request.turn.get(path)?.is_some();
-            match base(request, &place.way, Extent::Whole, Expected::Baseline, &find)? {
-                Ok(Base::Any) => Ok(Base::Since(since)),
-                Ok(Base::Exactly(FileState::Absent)) if !knows => Ok(Base::Since(since)),
-                Ok(Base::Exactly(known)) if change.basis == Basis::Unsure => {
-                    known_since(request, path, known, since)?
-                }
-                judged => judged,
-            }
-        }
-    };
-    if mode != GuardMode::Observe {
-        return Ok(judged);
-    }
-    let reason = match judged {
-        Ok(Base::Since(since)) => stale_since(request, path, since)?,
-        Ok(base) => return Ok(Ok(base)),
-        Err(reason) => Some(reason),
-    };
-    if let Some(reason) = reason {
-        observe(request, path, reason)?;
-    }
-    Ok(Ok(Base::Any))
-}
-
-/// The base of a change by a command that has seen the file, or may have: the file must be what the agent knows, and what it was
-/// when the command started. So the commit compares with the start, and the rest is compared here.
-fn known_since(
-    request: &Request<'_>,
-    path: &FilePath,
-    known: FileState,
-    since: StartState,
-) -> Result<std::result::Result<Base, Reason>> {
-    Ok(match look_since(request, path, since)? {
-        SinceStart::Changed(reason) => Err(reason),
-        SinceStart::Same(actual) if actual != known => Err(Reason::stale(known, actual)),
-        SinceStart::Same(_) => Ok(Base::Since(since)),
-        SinceStart::Busy => Err(Reason::Busy { holder: None }),
-        SinceStart::NoFile => Ok(Base::Exactly(known)),
-    })
-}
-
-/// What the agent knows of a file, in this turn or from earlier ones.
-fn known(request: &Request<'_>, Way { path, names, .. }: &Way) -> Result<Option<FileState>> {
-    if !names.is_empty() {
-        request.turn.about_to_change(names, path)?;
-    }
-    match request.turn.get(path)? {
-        Some(sighting) => Ok(Some(sighting.baseline(Extent::Part))),
-        None if request.root.settings().guard.unread == Unread::Known => request.turn.known(names, path),
-        None => Ok(None),
-    }
-}
-
-/// Why a file is not what it was when the command started. The commit decides it in the end, but a controller wants to know
-/// all stale files at once.
-fn stale_since(request: &Request<'_>, path: &FilePath, since: StartState) -> Result<Option<Reason>> {
-    Ok(match look_since(request, path, since)? {
-        SinceStart::Changed(reason) => Some(reason),
-        SinceStart::Same(_) | SinceStart::Busy | SinceStart::NoFile => None,
-    })
-}
-
-/// What became of a file since the start of the command.
-enum SinceStart {
-    /// It is what it was: this.
-    Same(FileState),
-    Changed(Reason),
-    /// Another process has it open for writing.
-    Busy,
-    /// It cannot be read, or it is a folder, a socket or the like. The commit looks at it more closely.
-    NoFile,
-}
-
-fn look_since(request: &Request<'_>, path: &FilePath, since: StartState) -> Result<SinceStart> {
-    let spot = request.root.spot_anywhere(path)?;
-    let actual = match spot.map(|spot| spot.steady(READ_WAIT)).transpose()? {
-        Some((Found::File(_), Quiet::Busy)) => return Ok(SinceStart::Busy),
-        Some((Found::File(file), _)) => {
-            let digest = file.hash()?;
-            if since.holds(file.changed(), digest) {
-                return Ok(SinceStart::Same(FileState::Present(digest)));
-            }
-            FileState::Present(digest)
-        }
-        Some((Found::Nothing, _)) | None => match since.was {
-            Was::Absent | Was::Unknown => return Ok(SinceStart::Same(FileState::Absent)),
-            Was::Present(_) => FileState::Absent,
-        },
-        Some((Found::Unreadable | Found::NotAFile, _)) => return Ok(SinceStart::NoFile),
-    };
-    Ok(SinceStart::Changed(Reason::stale(since.expected(), actual)))
 }

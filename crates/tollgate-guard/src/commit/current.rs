@@ -5,8 +5,9 @@
 
 use std::time::Duration;
 
-use super::plan::{Base, Looked, Operation, Plan, StartState, Was};
+use super::plan::{Base, Looked, Operation, Plan};
 use super::staging::Staged;
+use crate::change::StartState;
 use crate::disk::{Quiet, Spot, Target};
 use crate::turn::FileState;
 use tollgate_base::digest::Digest;
@@ -33,7 +34,7 @@ impl Current {
         let Some(file) = &mut self.file else { return self.look_at_nothing(spot, plan) };
         if matches!(
             plan.base,
-            Base::Exactly(FileState::Absent) | Base::Since(StartState { was: Was::Absent, .. })
+            Base::Exactly(FileState::Absent) | Base::Since(StartState { was: Some(FileState::Absent), .. })
         ) {
             // No file should be there. There is no need to wait for quiet.
             return Ok(plan.stale(FileState::Absent, FileState::Present(file.hash()?)));
@@ -68,7 +69,7 @@ impl Current {
         self.quiet = Quiet::Held;
         let expected = match plan.base {
             Base::Exactly(expected @ FileState::Present(_)) => Some(expected),
-            Base::Since(since) if matches!(since.was, Was::Present(_)) => Some(since.expected()),
+            Base::Since(since) if since.was_present() => Some(since.expected()),
             _ => None,
         };
         match (expected, &plan.deed) {

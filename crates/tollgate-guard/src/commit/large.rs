@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use super::journal::{CommitJournal, FolderDeed, JournalContent, JournalRecord};
-use super::plan::{Applied, Base, Looked, Operation, Plan, ROUNDS, StartState, Was};
+use super::plan::{Applied, Base, Looked, Operation, Plan, ROUNDS};
 use super::staging::remove_folders;
 use super::step::{FileStep, Stand};
 use super::undo::{roll_back, staged_spot};
@@ -115,8 +115,7 @@ impl Folders {
             }
             match (plan.base, &mut plan.deed) {
                 // Stale.
-                (Base::Since(StartState { was: Was::Present(_), .. }), _)
-                    if !plan.place.missing.is_empty() => {}
+                (Base::Since(start), _) if start.was_present() && !plan.place.missing.is_empty() => {}
                 (Base::Exactly(FileState::Present(_)), _) if !plan.place.missing.is_empty() => {}
                 (_, Operation::Put { .. }) => wanted.extend(std::mem::take(&mut plan.place.missing)),
                 (_, Operation::MoveTo(to)) if plan.place.missing.is_empty() => {

@@ -42,7 +42,7 @@ use tollgate_base::lock::Pauses;
 use tollgate_base::settings::Durability;
 
 pub(crate) use journal::{CommitJournal, FolderDeed, JournalContent, JournalRecord};
-pub use plan::{Applied, Guarantee, StartState, Was};
+pub use plan::{Applied, Guarantee};
 pub(crate) use plan::{Base, ByCommand, NewContent, Operation, Plan, file_changed, folder_moved};
 use plan::{Looked, ROUNDS};
 pub(crate) use staging::{make_folders, remove_folders};

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
+use crate::change::StartState;
 use crate::path::FilePath;
 use crate::place::Place;
 use crate::refusal::{Reason, Refusal};
@@ -98,47 +99,6 @@ pub(crate) enum Base {
     Observed(FileState),
     /// What was there when a command started. Otherwise the change is refused.
     Since(StartState),
-}
-
-/// How to tell whether a file is what it was when a command started.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StartState {
-    /// When the command started, by the clock of the file system, in nanoseconds since 1970. Every later change of a file has
-    /// this time or a later one.
-    pub start: i128,
-    /// What was there.
-    pub was: Was,
-}
-
-/// What was at a path when a command started.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Was {
-    /// Nothing.
-    Absent,
-    /// A file, with this hash if it is known.
-    Present(Option<Digest>),
-    /// Nobody looked.
-    Unknown,
-}
-
-impl StartState {
-    /// Whether a file with this hash, whose metadata last changed at this time, is what was there.
-    pub(crate) fn holds(&self, changed: i128, digest: Digest) -> bool {
-        match self.was {
-            Was::Absent => false,
-            Was::Present(Some(was)) => was == digest,
-            Was::Present(None) | Was::Unknown => changed < self.start,
-        }
-    }
-
-    /// What was there, as far as it is known.
-    pub(crate) fn expected(&self) -> FileState {
-        match self.was {
-            Was::Absent => FileState::Absent,
-            Was::Present(Some(digest)) => FileState::Present(digest),
-            Was::Present(None) | Was::Unknown => FileState::Unreadable,
-        }
-    }
 }
 
 /// The result of a look at a file.

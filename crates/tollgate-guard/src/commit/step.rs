@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use super::current::Current;
 use super::journal::{CommitJournal, JournalRecord};
-use super::plan::{Applied, Base, Guarantee, Looked, NewContent, Operation, Plan, Was, file_changed};
+use super::plan::{Applied, Base, Guarantee, Looked, NewContent, Operation, Plan, file_changed};
 use super::staging::{NewFolders, Staged};
 use super::undo::{give_back, put_back, take_back};
 use crate::disk::{Folder, Found, Linked, Model, Ownership, Quiet, Spot, Swap, Target, gone_is_none};
@@ -100,7 +100,7 @@ impl FileStep {
                     (Base::Exactly(expected @ FileState::Present(_)), _) => {
                         return Ok(self.plan.stale(*expected, FileState::Absent));
                     }
-                    (Base::Since(since), _) if matches!(since.was, Was::Present(_)) => {
+                    (Base::Since(since), _) if since.was_present() => {
                         return Ok(self.plan.stale(since.expected(), FileState::Absent));
                     }
                     (_, Operation::Put { .. }) => {}

@@ -18,7 +18,7 @@ use tollgate_base::digest::Digest;
 use tollgate_base::error::Result;
 use tollgate_guard::gate::Gate;
 use tollgate_guard::refusal::{Reason, Refusal, Refused};
-use tollgate_guard::supervised::{MadeChange, SupervisedChange, SupervisedProgram};
+use tollgate_guard::supervised::{MadeChange, SupervisedProgram};
 use tollgate_guard::turn::{Extent, FileState, TurnState};
 
 /// The files of a command, and who judges changes of them.
@@ -375,13 +375,9 @@ impl<'a> Files<'a> {
             (known.states, known.anything) = (vec![state], false);
         }
         let known = self.memory.known.get(&guarded.path);
-        let change = SupervisedChange {
-            given: &guarded.given,
-            extent,
-            known: known.map_or(&[], |known| known.states.as_slice()),
-            open: known.is_some_and(|known| known.open > 0),
-        };
-        match self.program.judge(&change)? {
+        let states = known.map_or(&[][..], |known| known.states.as_slice());
+        let open = known.is_some_and(|known| known.open > 0);
+        match self.program.judge(&guarded.given, extent, states, open)? {
             Ok(state) => {
                 // The command has read the file again since.
                 self.memory.refused.remove(&guarded.path);

@@ -11,7 +11,7 @@ use super::remembered::KnownFile;
 use super::tracee::{FinalLink, Tracee};
 use crate::sys::seccomp::CallAnswer;
 use tollgate_base::error::Result;
-use tollgate_guard::supervised::{MadeChange, SupervisedChange};
+use tollgate_guard::supervised::MadeChange;
 use tollgate_guard::turn::{Extent, FileState};
 
 impl Files<'_> {
@@ -108,8 +108,7 @@ impl Files<'_> {
         };
         self.record_so_far(to)?;
         let known = self.memory.known.get(&to.path).map_or(&[][..], |known| known.states.as_slice());
-        let change = SupervisedChange { given: &to.path, extent: Extent::Whole, known, open: false };
-        match self.program.replace(&from.path, &change)? {
+        match self.program.replace(&from.path, &to.path, known)? {
             Ok(None) => Ok(None),
             Ok(Some(made)) => {
                 self.memory.refused.remove(&to.path);

@@ -12,9 +12,8 @@ use std::path::{Path, PathBuf};
 
 use tollgate_base::digest::Digest;
 use tollgate_base::error::{At, Result};
-use tollgate_guard::commit::Was;
+use tollgate_guard::change::{Action, Change, CommandLook, Expected, StartState};
 use tollgate_guard::turn::FileState;
-use tollgate_guard::view::{Basis, ViewChange, ViewDeed};
 use tollgate_guard::workspace::Workspace;
 
 use super::hash::{hash, hash_up_to};
@@ -29,7 +28,7 @@ const ORIGIN: &str = "user.overlay.origin";
 /// The changes that were found in a layer.
 #[derive(Default)]
 pub(super) struct LayerChanges {
-    pub(super) files: Vec<ViewChange>,
+    pub(super) files: Vec<Change>,
     pub(super) folders: Vec<(PathBuf, Option<u32>)>,
     /// Files of which only the times changed.
     pub(super) times: Vec<(PathBuf, Metadata)>,
@@ -53,6 +52,8 @@ pub(super) struct Layer<'a> {
     pub(super) gone: &'a [PathBuf],
     /// Files of which the command got a copy, with the hashes of these copies.
     pub(super) copied: Option<&'a HashMap<PathBuf, Option<Digest>>>,
+    /// What a look of the command means: whether the agent knows what the command saw.
+    pub(super) looked: CommandLook,
     /// What was committed from this layer before.
     pub(super) committed: &'a HashMap<PathBuf, FileState>,
 }
@@ -109,7 +110,7 @@ impl Layer<'_> {
             None => Ok(()),
             Some(real) if real.is_dir() => self.gone_folder(path, found),
             Some(_) => {
-                self.push(path, ViewDeed::Remove, Basis::Agent, found);
+                self.push(path, Action::Delete, CommandLook::None, found);
                 Ok(())
             }
         }
@@ -199,17 +200,17 @@ impl Layer<'_> {
             }
         }
         let in_place = has_attribute(&from, ORIGIN);
-        let basis = match self.basis(path) {
-            Basis::Agent | Basis::Unsure if self.is_longer(path, real, new)? => Basis::Start,
-            basis => basis,
+        let look = match self.look_of(path) {
+            CommandLook::None | CommandLook::Unknown if self.is_longer(path, real, new)? => self.looked,
+            look => look,
         };
-        self.push(path, ViewDeed::File { from, digest, in_place }, basis, found);
+        self.push(path, Action::CopyOf { file: from, digest, in_place }, look, found);
         Ok(())
     }
 
     /// Whether the file has the bytes that it had when the command started.
     fn is_unchanged(&self, path: &Path, real: &Metadata, new: &Metadata, digest: Digest) -> Result<bool> {
-        if let Was::Present(Some(was)) = self.was(path) {
+        if let Some(FileState::Present(was)) = self.was(path) {
             return Ok(was == digest);
         }
         let is_old = real.is_file() && changed(real) < self.start;
@@ -220,7 +221,7 @@ impl Layer<'_> {
     fn metadata(&self, path: &Path, new: &Metadata, real: &Metadata, found: &mut LayerChanges) {
         let mode = new.mode() & 0o7777;
         if real.mode() & 0o7777 != mode {
-            self.push(path, ViewDeed::Mode(mode), Basis::Start, found);
+            self.push(path, Action::SetMode(mode), self.looked, found);
         } else if (real.mtime(), real.mtime_nsec()) != (new.mtime(), new.mtime_nsec()) {
             found.times.push((path.to_owned(), new.clone()));
         }
@@ -253,29 +254,30 @@ impl Layer<'_> {
             _ => {}
         }
         let text = text.into_os_string().into_encoded_bytes();
-        self.push(path, ViewDeed::Link(text), self.basis(path), found);
+        self.push(path, Action::Link(text), self.look_of(path), found);
         Ok(())
     }
 
-    fn push(&self, path: &Path, deed: ViewDeed, basis: Basis, found: &mut LayerChanges) {
-        if matches!(deed, ViewDeed::Remove) && self.committed.get(path) == Some(&FileState::Absent) {
-            return;
-        }
-        let basis = match self.committed.get(path) {
-            Some(state) => Basis::Known(*state),
-            // An agent does not look at files of git, and git compares them itself.
-            None if is_of_git(path) => Basis::Start,
-            None => basis,
+    fn push(&self, path: &Path, action: Action, look: CommandLook, found: &mut LayerChanges) {
+        let expected = match self.committed.get(path) {
+            Some(FileState::Absent) if action == Action::Delete => return,
+            // The command wrote it before.
+            Some(state) => Expected::state(*state),
+            None => {
+                // An agent does not look at files of git, and git compares them itself.
+                let look = if is_of_git(path) { self.looked } else { look };
+                Expected::AtStart(StartState { start: self.start, was: self.was(path) }, look)
+            }
         };
-        found.files.push(ViewChange { path: path.to_owned(), deed, was: self.was(path), basis });
+        found.files.push(Change::new(path, action).expecting(expected));
     }
 
-    /// A command that did not look at a file does not know what it replaces.
-    fn basis(&self, path: &Path) -> Basis {
+    /// Whether the command looked at this file. One that did not look does not know what it replaces.
+    fn look_of(&self, path: &Path) -> CommandLook {
         match self.use_of(path) {
-            Some(touched) if touched.looked => Basis::Start,
-            Some(touched) if touched.unsure => Basis::Unsure,
-            _ => Basis::Agent,
+            Some(touched) if touched.looked => self.looked,
+            Some(touched) if touched.unsure => CommandLook::Unknown,
+            _ => CommandLook::None,
         }
     }
 
@@ -284,14 +286,15 @@ impl Layer<'_> {
         self.names.and_then(|names| self.reads.of(names, path))
     }
 
-    pub(super) fn was(&self, path: &Path) -> Was {
+    /// What was at this path when the command started: see [`StartState::was`].
+    fn was(&self, path: &Path) -> Option<FileState> {
         let copied = self.copied.and_then(|copied| copied.get(path).copied().flatten());
         let at_start = copied.or_else(|| self.use_of(path).and_then(|touched| touched.at_start));
         match (at_start, self.names.and_then(|names| names.has(path))) {
-            (Some(digest), _) => Was::Present(Some(digest)),
-            (None, Some(true)) => Was::Present(None),
-            (None, Some(false)) => Was::Absent,
-            (None, None) => Was::Unknown,
+            (Some(digest), _) => Some(FileState::Present(digest)),
+            (None, Some(true)) => Some(FileState::Unreadable),
+            (None, Some(false)) => Some(FileState::Absent),
+            (None, None) => None,
         }
     }
 }

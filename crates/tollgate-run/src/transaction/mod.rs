@@ -33,12 +33,12 @@ use rustix::process::{Pid, PidfdFlags, WaitOptions, getegid, geteuid, pidfd_open
 
 use tollgate_base::error::{At, Fault, Result};
 use tollgate_base::lock::Pauses;
-use tollgate_guard::commit::Was;
+use tollgate_guard::change::{Action, Change, CommandLook, StartState};
 use tollgate_guard::gate::Gate;
 use tollgate_guard::guard::{Outcome, Refused};
 use tollgate_guard::run_folder::RunFolder;
 use tollgate_guard::turn::{Extent, FileState, TurnState};
-use tollgate_guard::view::{Looking, ViewChange, ViewChanges, ViewDeed};
+use tollgate_guard::view::ViewChanges;
 use tollgate_guard::workspace::{STATE_FOLDER, Workspace};
 
 use self::composite::Composite;
@@ -82,7 +82,7 @@ pub(crate) struct Transaction {
     open: Vec<PathBuf>,
     composite: Option<Composite>,
     committed: HashMap<PathBuf, FileState>,
-    looking: Looking,
+    looked: CommandLook,
     /// The mounts of the view. The kernel needs time to forget what a command has looked up in them, so they stay until the
     /// caller knows the result.
     mounts: Option<File>,
@@ -110,7 +110,7 @@ pub(crate) fn run(gate: &Gate, request: &RunRequest<'_>) -> Result<LevelAttempt>
     let mut transaction = Transaction::begin(gate, reach, Some(()))?;
     let door = door::open(transaction.folder.path()).ok();
     if request.reads_count == ReadsCount::Later {
-        transaction.looking = Looking::OnlyCommand;
+        transaction.looked = CommandLook::ForItself;
     }
     let (child, progress) = match transaction.start(&request.command, &request.folder, request.supervisor)? {
         (Ok(child), progress) => (child, progress),
@@ -169,7 +169,7 @@ impl Transaction {
         // Without a watcher, nobody knows what the command reads, and the outcome says so.
         let watcher = names.as_ref().and_then(|_| init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok());
         let reads = CommandReads::new(&root, start, watcher);
-        let (composite, committed, looking, mounts) = Default::default();
+        let (composite, committed, mounts) = Default::default();
         Ok(Self {
             workspace: gate.workspace().clone(),
             root,
@@ -183,7 +183,7 @@ impl Transaction {
             open,
             composite,
             committed,
-            looking,
+            looked: CommandLook::ForAgent,
             mounts,
         })
     }
@@ -305,7 +305,11 @@ impl Transaction {
         notes.extend(found.special.iter().cloned().map(RunNote::NotKept));
         let serial = match request.changed_read {
             ChangedRead::Refuse => {
-                reads.iter().map(|(path, touched)| (path.clone(), Was::Present(touched.at_start))).collect()
+                let start = |touched: &FileUse| StartState {
+                    start: self.start,
+                    was: Some(touched.at_start.map_or(FileState::Unreadable, FileState::Present)),
+                };
+                reads.iter().map(|(path, touched)| (path.clone(), start(touched))).collect()
             }
             ChangedRead::Note => Vec::new(),
         };
@@ -335,6 +339,7 @@ impl Transaction {
             rules: &self.rules,
             passed: &self.passed,
             gone: &gone,
+            looked: self.looked,
             copied: self.composite.as_ref().map(|parts| &parts.copied),
             committed: &self.committed,
         };
@@ -346,20 +351,13 @@ impl Transaction {
         gate: &Gate,
         turn: &dyn TurnState,
         found: LayerChanges,
-        reads: Vec<(PathBuf, Was)>,
+        reads: Vec<(PathBuf, StartState)>,
     ) -> Result<(Option<Refused>, Vec<WrittenFile>)> {
         let LayerChanges { files, folders, times, ignored, .. } = found;
-        let is_link = |change: &&ViewChange| matches!(change.deed, ViewDeed::Link(_));
+        let is_link = |change: &&Change| matches!(change.action, Action::Link(_));
         let links: HashSet<PathBuf> =
             files.iter().filter(is_link).map(|change| change.path.clone()).collect();
-        let changes = ViewChanges {
-            level: RunLevel::Transaction.word(),
-            start: self.start,
-            files,
-            folders,
-            reads,
-            looking: self.looking,
-        };
+        let changes = ViewChanges { level: RunLevel::Transaction.word(), files, folders, reads };
         let applied = match gate.commit_view(turn, changes)? {
             Outcome::Done(applied) => applied,
             Outcome::Refused(refused) => return Ok((Some(refused), Vec::new())),

@@ -8,14 +8,14 @@ use tollgate::digest::Digest;
 use tollgate::edit::Edit;
 use tollgate::error::{Fault, Result};
 use tollgate::fence::{LostClaim, WriteFence};
-use tollgate::gate::{Gate, ToolChange, ToolUse};
+use tollgate::gate::{Gate, ToolUse};
 use tollgate::guard::{Action, Change, Expected, Outcome, Refused};
 use tollgate::part::Part;
 use tollgate::refusal::{ErrorType, Resolution};
-use tollgate::turn::{Extent, Turn};
-use tollgate_guard::commit::Was;
-use tollgate_guard::supervised::{SupervisedChange, SupervisedProgram};
-use tollgate_guard::view::{Basis, ViewChange, ViewChanges, ViewDeed};
+use tollgate::turn::{Extent, FileState, Turn};
+use tollgate_guard::change::{CommandLook, StartState};
+use tollgate_guard::supervised::SupervisedProgram;
+use tollgate_guard::view::ViewChanges;
 
 use crate::world::World;
 
@@ -34,12 +34,12 @@ fn fenced(world: &World, answers: impl IntoIterator<Item = Option<LostClaim>>) -
 }
 
 /// What the files held when the command of a run started.
-fn was() -> Was {
-    Was::Present(Some(Digest::of(b"one")))
+fn start() -> StartState {
+    StartState { start: 0, was: Some(FileState::Present(Digest::of(b"one"))) }
 }
 
-fn removal(path: &str) -> ViewChange {
-    ViewChange { path: path.into(), deed: ViewDeed::Remove, was: was(), basis: Basis::Start }
+fn removal(path: &str) -> Change {
+    Change::new(path, Action::Delete).expecting(Expected::AtStart(start(), CommandLook::ForAgent))
 }
 
 /// A call that changes something.
@@ -67,7 +67,7 @@ const CALLS: [(&str, Call); 12] = [
     ("create a folder", |gate, turn| answer(gate.create_folder(turn, "x"))),
     ("move a folder", |gate, turn| answer(gate.move_folder(turn, "d", "e"))),
     ("before a tool", |gate, turn| {
-        let changes = vec![ToolChange::part("b".into()), ToolChange::part("a".into())];
+        let changes = vec![Change::of_some_part("b"), Change::of_some_part("a")];
         let call = ToolUse { call: "1".into(), tool: "Write".into(), reads: vec![], changes };
         answer(gate.pre_tool_use(turn, &call))
     }),
@@ -182,7 +182,7 @@ fn a_call_that_changes_nothing_is_never_refused() {
     let reads = vec![("a".into(), Extent::Whole)];
     let look = ToolUse { call: "1".into(), tool: "Read".into(), reads, changes: vec![] };
     let _ = gate.pre_tool_use(&turn, &look).unwrap().into_result().unwrap();
-    let only_reads = ViewChanges { reads: vec![("a".into(), was())], ..Default::default() };
+    let only_reads = ViewChanges { reads: vec![("a".into(), start())], ..Default::default() };
     gate.commit_view(&turn, only_reads).unwrap().into_result().unwrap();
     assert!(world.lines_of("MUTATION_REFUSED").is_empty());
 }
@@ -194,8 +194,7 @@ fn a_supervised_call_is_refused() {
     let turn = gate.begin_turn("blue".parse().unwrap()).unwrap();
     let program = SupervisedProgram::new(&gate, &turn, "gate");
     let path = world.root().join("a");
-    let change = SupervisedChange { given: &path, extent: Extent::Whole, known: &[], open: false };
-    let refusal = program.judge(&change).unwrap().unwrap_err();
+    let refusal = program.judge(&path, Extent::Whole, &[], false).unwrap().unwrap_err();
     assert_eq!(refusal.error_type(), ErrorType::Fenced);
 }
 

@@ -1,11 +1,11 @@
 //! The settings `unread` and `mode`.
 
 use tollgate::digest::Digest;
-use tollgate::guard::Outcome;
+use tollgate::guard::{Action, Change, Expected, Outcome};
 use tollgate::refusal::ErrorType;
-use tollgate::turn::{Session, Turn};
-use tollgate_guard::commit::Was;
-use tollgate_guard::view::{Basis, ViewChange, ViewChanges, ViewDeed};
+use tollgate::turn::{FileState, Session, Turn};
+use tollgate_guard::change::{CommandLook, StartState};
+use tollgate_guard::view::ViewChanges;
 
 use crate::world::World;
 
@@ -121,12 +121,10 @@ fn the_mode_decides_about_the_changes_of_a_run() {
         world.outsider_writes("locked/a", "one");
         world.outsider_writes("read", "theirs");
         let agent = world.agent("blue");
-        let one = Was::Present(Some(Digest::of(b"one")));
-        let removal = |path: &str| ViewChange {
-            path: path.into(),
-            deed: ViewDeed::Remove,
-            was: one,
-            basis: Basis::Start,
+        let one = StartState { start: 0, was: Some(FileState::Present(Digest::of(b"one"))) };
+        let removal = |path: &str| {
+            let expected = Expected::AtStart(one, CommandLook::ForAgent);
+            Change::new(path, Action::Delete).expecting(expected)
         };
         let protected = ViewChanges { files: vec![removal("locked/a")], ..Default::default() };
         let serial = ViewChanges { reads: vec![("read".into(), one)], ..Default::default() };

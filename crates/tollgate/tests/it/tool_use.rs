@@ -1,14 +1,13 @@
 //! Checks before and after the tools of an agent's own program.
 
 use std::fs;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::Value;
 use tollgate::digest::Digest;
-use tollgate::gate::{Ticket, ToolChange, ToolResult, ToolUse};
-use tollgate::guard::{Expected, Outcome, Refused};
+use tollgate::gate::{Ticket, ToolResult, ToolUse};
+use tollgate::guard::{Action, Change, Outcome, Refused};
 use tollgate::refusal::ErrorType;
 use tollgate::shared_turn::{Leaves, SharedTurns};
 use tollgate::turn::{Extent, FileState, TurnState};
@@ -26,12 +25,7 @@ fn reads(path: &str) -> ToolUse {
 }
 
 fn writes(call: &str, paths: &[&str]) -> ToolUse {
-    let change = |path: &&str| ToolChange {
-        path: PathBuf::from(path),
-        extent: Extent::Whole,
-        expected: Expected::Baseline,
-        predicted: None,
-    };
+    let change = |path: &&str| Change::new(*path, Action::ByProgram { extent: Extent::Whole, result: None });
     ToolUse {
         call: call.into(),
         tool: "Write".into(),
@@ -176,7 +170,8 @@ fn a_change_during_a_tool_call_that_failed_is_foreign_unless_it_is_what_the_tool
         let agent = world.agent("blue");
         tool_reads(&agent, "a");
         let mut tool_use = writes("w1", &["a"]);
-        tool_use.changes[0].predicted = Some(Digest::of(b"two"));
+        let result = Some(Digest::of(b"two"));
+        tool_use.changes[0].action = Action::ByProgram { extent: Extent::Whole, result };
         let ticket = pre(&agent, &tool_use).unwrap();
         world.outsider_writes("a", text);
         post(&agent, ticket, ToolResult::Failed);

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use tollgate::digest::Digest;
 use tollgate::error::Fault;
-use tollgate::gate::{ToolChange, ToolResult, ToolUse};
-use tollgate::guard::{Expected, Outcome};
+use tollgate::gate::{ToolResult, ToolUse};
+use tollgate::guard::{Action, Change, Outcome};
 use tollgate::path::FilePath;
 use tollgate::shared_turn::SharedTurn;
 use tollgate::turn::TurnState;
@@ -65,7 +65,7 @@ impl Acting<'_> {
         }
         let tool_use =
             ToolUse { call: name.clone(), tool: call.tool.clone(), reads: plan.reads.clone(), changes };
-        match self.judge(turn, &tool_use)? {
+        match self.reserve(turn, &tool_use)? {
             Outcome::Refused(mut refused) => {
                 self.keep_wanted(call, plan, turn, &mut refused)?;
                 let note = if untrusted { words::hook_untrusted() } else { "" };
@@ -104,7 +104,7 @@ impl Acting<'_> {
         let name = self.name_of(call);
         let reads = plan.reads.clone();
         let tool_use = ToolUse { call: name.clone(), tool: call.tool.clone(), reads, changes: Vec::new() };
-        let ticket = match self.judge(turn, &tool_use)? {
+        let ticket = match self.reserve(turn, &tool_use)? {
             Outcome::Done(ticket) => Some(ticket),
             Outcome::Refused(_) => None,
         };
@@ -133,21 +133,21 @@ impl Acting<'_> {
         &self,
         plan: &ToolPlan,
         turn: &SharedTurn,
-    ) -> Result<(Vec<ToolChange>, Vec<(PathBuf, Digest)>), Fault> {
-        let (mut changes, mut predicted): (Vec<ToolChange>, Vec<_>) = (Vec::new(), Vec::new());
+    ) -> Result<(Vec<Change>, Vec<(PathBuf, Digest)>), Fault> {
+        let (mut changes, mut predicted): (Vec<Change>, Vec<_>) = (Vec::new(), Vec::new());
         let workspace = self.gate.workspace();
         let (mut added, mut hard_links) = (BTreeSet::new(), ProtectedLinks::default());
         // As it was given: the path of a protected file may lead through a link.
         let touched = plan.touched.iter().chain(plan.changes.iter().map(|planned| &planned.path));
         for path in touched {
             if workspace.is_protected(path)? && added.insert(workspace.canonical(path)?) {
-                changes.push(ToolChange::part(path.clone()));
+                changes.push(Change::of_some_part(path.clone()));
             }
         }
         for planned in &plan.changes {
             let path = workspace.canonical(&planned.path)?;
             if planned.brings_files {
-                changes.extend(workspace.protected_names_below(&path).map(ToolChange::part));
+                changes.extend(workspace.protected_names_below(&path).map(Change::of_some_part));
             }
             // As it is given: the gate compares where the path leads with where it led.
             let mut add = |file: &FilePath, given: &Path, text: Option<Digest>| {
@@ -155,8 +155,8 @@ impl Acting<'_> {
                     return;
                 }
                 predicted.extend(text.map(|text| (file.as_path().to_owned(), text)));
-                let (path, extent, expected) = (given.to_owned(), planned.extent, Expected::Baseline);
-                changes.push(ToolChange { path, extent, expected, predicted: text });
+                let action = Action::ByProgram { extent: planned.extent, result: text };
+                changes.push(Change::new(given, action));
             };
             if path.as_path().is_dir() {
                 // A change of a folder changes all files in it that the turn has seen,

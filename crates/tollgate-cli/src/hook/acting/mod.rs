@@ -6,8 +6,8 @@ mod suspicion;
 
 use serde_json::Value;
 use tollgate::error::Fault;
-use tollgate::gate::{Gate, Ticket, ToolChange, ToolResult, ToolUse};
-use tollgate::guard::{Outcome, Refused};
+use tollgate::gate::{Gate, Ticket, ToolUse};
+use tollgate::guard::{Change, Outcome, Refused};
 use tollgate::refusal::ErrorType;
 use tollgate::shared_turn::SharedTurn;
 
@@ -40,7 +40,7 @@ impl Acting<'_> {
         &self,
         call: &Call,
         plan: &ToolPlan,
-        changes: Vec<ToolChange>,
+        changes: Vec<Change>,
         turn: &SharedTurn,
     ) -> Result<Option<Value>, CliError> {
         self.refused_because(call, plan, changes, turn, "")
@@ -51,39 +51,40 @@ impl Acting<'_> {
         &self,
         call: &Call,
         plan: &ToolPlan,
-        changes: Vec<ToolChange>,
+        changes: Vec<Change>,
         turn: &SharedTurn,
         why: &str,
     ) -> Result<Option<Value>, CliError> {
         if changes.is_empty() {
             return Ok(None);
         }
-        let tool_use =
-            ToolUse { call: self.name_of(call), tool: call.tool.clone(), reads: Vec::new(), changes };
-        match self.judge(turn, &tool_use)? {
+        let name = self.name_of(call);
+        match self.unless_abandoned(|| self.gate.refuse_tool_use(turn, &call.tool, &name, &changes))? {
+            Outcome::Done(()) => Ok(None),
             Outcome::Refused(mut refused) => {
                 self.keep_wanted(call, plan, turn, &mut refused)?;
                 Ok(Some(self.host.block(&(self.refusal(call, &refused) + why), Some(call))))
             }
-            Outcome::Done(ticket) => {
-                self.gate.post_tool_use(turn, ticket, ToolResult::Failed)?;
-                Ok(None)
-            }
         }
     }
 
-    /// Judges a call. If a file is busy, the call that holds it may be over without a report: then such calls of all agents
-    /// are settled first. This reads many files, so it is done only then.
-    fn judge(&self, turn: &SharedTurn, tool_use: &ToolUse) -> Result<Outcome<Ticket>, Fault> {
-        let outcome = self.gate.pre_tool_use(turn, tool_use)?;
+    /// Judges a call, and reserves its files.
+    fn reserve(&self, turn: &SharedTurn, tool_use: &ToolUse) -> Result<Outcome<Ticket>, Fault> {
+        self.unless_abandoned(|| self.gate.pre_tool_use(turn, tool_use))
+    }
+
+    /// Asks the gate. If a file is busy, the call that holds it may be over without a report: then such calls of all agents are
+    /// settled first, and the gate is asked again. This reads many files, so it is done only then.
+    fn unless_abandoned<T>(&self, ask: impl Fn() -> Result<Outcome<T>, Fault>) -> Result<Outcome<T>, Fault> {
+        let answer = ask()?;
         let is_busy = |refused: &Refused| {
             refused.refusals().iter().any(|refusal| refusal.error_type() == ErrorType::FileBusy)
         };
-        if !matches!(&outcome, Outcome::Refused(refused) if is_busy(refused)) {
-            return Ok(outcome);
+        if !matches!(&answer, Outcome::Refused(refused) if is_busy(refused)) {
+            return Ok(answer);
         }
         settle::abandoned(self.gate, &self.invocation.existing_turns()?)?;
-        self.gate.pre_tool_use(turn, tool_use)
+        ask()
     }
 
     /// Keeps what the tool would have written, for a merge.

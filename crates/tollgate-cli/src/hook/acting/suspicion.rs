@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use tollgate::error::Fault;
-use tollgate::gate::ToolChange;
+use tollgate::guard::Change;
 use tollgate::path::FilePath;
 use tollgate::settings::GuardMode;
 use tollgate::shared_turn::SharedTurn;
@@ -53,7 +53,7 @@ impl Acting<'_> {
         for path in &plan.suspects {
             // The same file may be named in several spellings.
             if self.is_stale(path, turn)? && added.insert(self.gate.workspace().canonical(path)?) {
-                stale.push(ToolChange::part(path.clone()));
+                stale.push(Change::of_some_part(path.clone()));
             }
         }
         self.refused(call, plan, stale, turn)
@@ -72,7 +72,7 @@ impl Acting<'_> {
         if plan.gave_up {
             for path in turn.files_where(|path| self.is_named(commands, path))? {
                 if self.is_stale(path.as_path(), turn)? {
-                    stale.push(ToolChange::part(path.as_path().to_owned()));
+                    stale.push(Change::of_some_part(path.as_path().to_owned()));
                 }
             }
         }
@@ -86,13 +86,13 @@ impl Acting<'_> {
             None if !self.protects(paths)? => return Ok(None),
             None => self.session.turn(self.gate, None)?,
         };
-        let mut changes: Vec<ToolChange> = Vec::new();
+        let mut changes: Vec<Change> = Vec::new();
         for path in paths {
             if self.gate.workspace().canonical(path).is_err() {
                 continue;
             }
             if self.gate.workspace().is_protected(path)? || self.is_stale(path, &turn)? {
-                changes.push(ToolChange::part(path.clone()));
+                changes.push(Change::of_some_part(path.clone()));
             }
         }
         self.refused(call, &ToolPlan::default(), changes, &turn)

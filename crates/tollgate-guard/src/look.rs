@@ -1,0 +1,61 @@
+//! A look at a file: what it is at one moment.
+
+use std::time::Duration;
+
+use crate::disk::{Found, Quiet};
+use crate::path::FilePath;
+use crate::root::Root;
+use crate::turn::{FileState, TEXT_PER_FILE, TurnState};
+use tollgate_base::error::Result;
+
+/// How long a reader waits while a file is being written, before it takes the bytes that are there.
+pub(crate) const READ_WAIT: Duration = Duration::from_millis(50);
+
+/// A file at one moment.
+#[derive(Debug)]
+pub struct Look {
+    /// What it is.
+    pub state: FileState,
+    /// Its bytes, if they are few enough to be kept for diffs.
+    pub text: Option<Vec<u8>>,
+    /// `Busy`: another process was writing it the whole time.
+    pub(crate) quiet: Quiet,
+    /// When its metadata last changed, by the clock of the file system, in nanoseconds since 1970.
+    pub(crate) changed: i128,
+}
+
+impl Look {
+    /// Looks at a file. Waits a moment if a program is writing it.
+    pub(crate) fn at(root: &Root, path: &FilePath) -> Result<Self> {
+        Self::within(root, path, READ_WAIT)
+    }
+
+    /// Waits at most this long for another process to stop writing it.
+    pub(crate) fn within(root: &Root, path: &FilePath, wait: Duration) -> Result<Self> {
+        let spot = root.spot_anywhere(path)?;
+        let (found, quiet) = spot.map_or(Ok((Found::Nothing, Quiet::Held)), |spot| spot.steady(wait))?;
+        let mut look = Self { state: FileState::Unreadable, text: None, quiet, changed: i128::MAX };
+        match found {
+            Found::File(file) => {
+                look.changed = file.changed();
+                look.state = if file.len() <= TEXT_PER_FILE as u64 {
+                    let (bytes, digest) = file.read()?;
+                    look.text = Some(bytes);
+                    FileState::Present(digest)
+                } else {
+                    FileState::Present(file.hash()?)
+                };
+            }
+            Found::Nothing => look.state = FileState::Absent,
+            Found::Unreadable | Found::NotAFile => {}
+        }
+        Ok(look)
+    }
+
+    /// Keeps the bytes in the turn, if that is possible. Without them, a later refusal has no diff.
+    pub(crate) fn keep_text(&self, turn: &dyn TurnState) {
+        if let (Some(digest), Some(text)) = (self.state.digest(), &self.text) {
+            let _ = turn.keep_text(digest, text);
+        }
+    }
+}

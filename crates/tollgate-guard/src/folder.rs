@@ -197,10 +197,10 @@ fn make_durable_folders<'a>(root: &Root, folders: impl IntoIterator<Item = &'a P
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::change::Expected;
     use crate::edit::Edit;
     use crate::gate::Gate;
     use crate::part::Part;
-    use crate::change::Expected;
     use crate::turn::Turn;
     use crate::workspace::{Options, Workspace};
 

@@ -14,7 +14,7 @@ use crate::disk::{Found, Quiet};
 use crate::edit::{self, Edit, LARGEST_EDIT};
 use crate::explain::{object, observe, refuse};
 use crate::heal::heal;
-use crate::judge::{by_mode, is_busy, judge, judge_now};
+use crate::judge::{by_mode, is_busy, judge, judge_now, objection};
 use crate::look::Look;
 use crate::lost_claim::fenced;
 use crate::path::FilePath;
@@ -117,7 +117,7 @@ pub(crate) fn stale(request: &Request<'_>, plan: &Plan) -> Result<Option<Refusal
         return Ok(None);
     }
     let path = plan.place.path();
-    let reason = plan.base.objection(&Look::at(request.root, path)?).filter(|reason| !is_busy(reason));
+    let reason = objection(plan.base, &Look::at(request.root, path)?).filter(|reason| !is_busy(reason));
     Ok(reason.map(|reason| Refusal::new(path.clone(), reason)))
 }
 

@@ -56,7 +56,7 @@ pub(crate) fn judge_now(
     look: &Look,
 ) -> Result<Option<Reason>> {
     Ok(match judge(request, way, change)? {
-        Ok(base) => base.objection(look),
+        Ok(base) => objection(base, look),
         Err(reason) => Some(reason),
     })
 }
@@ -75,7 +75,7 @@ pub(crate) fn by_mode(
         }
         (GuardMode::Observe, Ok(Base::Exactly(state))) => return Ok(Ok(Base::Observed(state))),
         (GuardMode::Observe, Ok(base @ Base::Since(_))) => {
-            base.objection(&Look::at(request.root, path)?).filter(|reason| !is_busy(reason))
+            objection(base, &Look::at(request.root, path)?).filter(|reason| !is_busy(reason))
         }
         (GuardMode::Observe, Ok(base)) => return Ok(Ok(base)),
         (GuardMode::Observe, Err(reason)) => Some(reason),
@@ -172,7 +172,7 @@ fn at_start(request: &Request<'_>, way: &Way, start: StartState, look: CommandLo
 /// rest is compared here.
 fn both(request: &Request<'_>, path: &FilePath, known: FileState, start: StartState) -> Result<Judgement> {
     let look = Look::at(request.root, path)?;
-    Ok(match Base::Since(start).objection(&look) {
+    Ok(match objection(Base::Since(start), &look) {
         Some(reason) => Err(reason),
         // The commit looks at it more closely.
         None if look.state == FileState::Unreadable => Ok(Base::Exactly(known)),
@@ -181,27 +181,23 @@ fn both(request: &Request<'_>, path: &FilePath, known: FileState, start: StartSt
     })
 }
 
-impl Base {
-    /// Why a file that looks like this is not what must be on disk.
-    pub(crate) fn objection(self, look: &Look) -> Option<Reason> {
-        let expected = match self {
-            Self::Any | Self::Observed(_) => return None,
-            Self::Exactly(expected) if expected == look.state => return None,
-            Self::Exactly(expected) => expected,
-            Self::Since(start) => match look.state {
-                FileState::Present(digest)
-                    if look.quiet != Quiet::Busy && start.holds(look.changed, digest) =>
-                {
-                    return None;
-                }
-                FileState::Absent if !start.was_present() => return None,
-                FileState::Unreadable => return None,
-                FileState::Present(_) | FileState::Absent => start.expected(),
-            },
-        };
-        Some(match look.quiet {
-            Quiet::Busy => Reason::Busy { holder: None },
-            Quiet::Held | Quiet::Unavailable => Reason::stale(expected, look.state),
-        })
-    }
+/// Why a file that looks like this is not what must be on disk.
+pub(crate) fn objection(base: Base, look: &Look) -> Option<Reason> {
+    let expected = match base {
+        Base::Any | Base::Observed(_) => return None,
+        Base::Exactly(expected) if expected == look.state => return None,
+        Base::Exactly(expected) => expected,
+        Base::Since(start) => match look.state {
+            FileState::Present(digest) if look.quiet != Quiet::Busy && start.holds(look.changed, digest) => {
+                return None;
+            }
+            FileState::Absent if !start.was_present() => return None,
+            FileState::Unreadable => return None,
+            FileState::Present(_) | FileState::Absent => start.expected(),
+        },
+    };
+    Some(match look.quiet {
+        Quiet::Busy => Reason::Busy { holder: None },
+        Quiet::Held | Quiet::Unavailable => Reason::stale(expected, look.state),
+    })
 }

@@ -13,7 +13,7 @@ use crate::change::{Action, Change, CommandLook, Expected, StartState};
 use crate::commit::{Applied, Base, ByCommand, FolderDeed, NewContent, Operation, Plan};
 use crate::explain::{object, refuse};
 use crate::guard::{Permit, judged, lock, stale};
-use crate::judge::is_busy;
+use crate::judge::{is_busy, objection};
 use crate::look::Look;
 use crate::lost_claim::fenced;
 use crate::path::{EscapedPath, FilePath};
@@ -76,7 +76,7 @@ pub(crate) fn commit(mut request: Request<'_>, mut changes: ViewChanges) -> Resu
     }
     for (path, start) in &changes.reads {
         let path = path_of(path);
-        let reason = Base::Since(*start).objection(&Look::at(root, &path)?);
+        let reason = objection(Base::Since(*start), &Look::at(root, &path)?);
         if let Some(reason) = reason.filter(|reason| !is_busy(reason)) {
             refusals.extend(object(&request, &path, reason)?);
         }

@@ -7,6 +7,7 @@ mod chance;
 mod contract;
 mod crowd;
 mod doctor;
+mod doors;
 mod engines;
 mod every_command;
 mod fence;

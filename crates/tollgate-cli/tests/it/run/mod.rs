@@ -109,7 +109,7 @@ impl World {
 
 impl Run<'_> {
     /// With the programs of the machine, wherever they are.
-    fn everywhere(self) -> Self {
+    pub(crate) fn everywhere(self) -> Self {
         let mut path = OsString::from(Path::new(env!("CARGO_BIN_EXE_tollgate")).parent().unwrap());
         path.push(":");
         path.push(prettier_folder().join("node_modules/.bin"));

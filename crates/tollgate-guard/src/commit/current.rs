@@ -6,9 +6,8 @@
 use std::time::Duration;
 
 use super::plan::{Base, Looked, Operation, Plan};
-use super::staging::Staged;
 use crate::change::StartState;
-use crate::disk::{Quiet, Spot, Target};
+use crate::disk::{Found, Model, Quiet, Spot, Target};
 use crate::turn::FileState;
 use tollgate_base::digest::Digest;
 use tollgate_base::error::Result;
@@ -67,12 +66,7 @@ impl Current {
     fn look_at_nothing(&mut self, spot: &Spot, plan: &Plan) -> Result<Looked> {
         self.state = FileState::Absent;
         self.quiet = Quiet::Held;
-        let expected = match plan.base {
-            Base::Exactly(expected @ FileState::Present(_)) => Some(expected),
-            Base::Since(since) if since.was_present() => Some(since.expected()),
-            _ => None,
-        };
-        match (expected, &plan.deed) {
+        match (plan.file_expected(), &plan.deed) {
             (Some(expected), _) => {
                 let mut pauses = Pauses::lasting(GAP);
                 while spot.inode()?.is_none() {
@@ -90,8 +84,9 @@ impl Current {
         }
     }
 
-    /// After the swap: whether no other process has written the replaced file, or tried to.
-    pub(super) fn verify(&mut self, replacement: Option<&mut Staged>) -> Result<bool> {
+    /// After the swap: whether no other process has written the replaced file, or tried to. `model` is the file as it was when
+    /// its metadata were copied to the replacement.
+    pub(super) fn verify(&mut self, replacement: Option<&mut Target>, model: Option<Model>) -> Result<bool> {
         let Some(file) = &mut self.file else { return Ok(true) };
         if !file.undisturbed() {
             return Ok(false);
@@ -105,11 +100,23 @@ impl Current {
         }
         // Another program may have changed owner or mode since they were copied.
         if let Some(replacement) = replacement
-            && Some(file.model_now()?) != replacement.model
+            && Some(file.model_now()?) != model
         {
-            replacement.file.take_after(file)?;
+            replacement.take_after(file)?;
         }
         Ok(true)
+    }
+
+    /// The same of a file that was closed after the look: makes it quiet and hashes it once more. False also if its metadata
+    /// have changed.
+    pub(super) fn verify_again(&mut self, spot: &Spot, model: Option<Model>) -> Result<bool> {
+        let Found::File(mut file) = spot.open_itself()? else { return Ok(false) };
+        self.quiet = file.quiet();
+        file.refresh()?;
+        Ok(self.quiet != Quiet::Busy
+            && model.is_none_or(|model| file.as_model() == model)
+            && FileState::Present(file.hash()?) == self.state
+            && file.undisturbed())
     }
 }
 

@@ -256,11 +256,11 @@ impl CommitJournal {
     /// An intent to create folders, or a file beside the target, so that a crash does not leave them behind. Not flushed,
     /// because a power failure cannot do more harm than leave an empty folder or file. But if the file's name is used for
     /// anything else, the deletion of the intent is flushed.
-    pub(crate) fn of_intent(
+    pub(super) fn of_intent<'a>(
         root: &Root,
         change: &StageName,
         staged: Option<&OsStr>,
-        made: &[PathBuf],
+        made: impl IntoIterator<Item = &'a PathBuf>,
     ) -> Result<Self> {
         let path = root.target_path(&change.target)?;
         let record = JournalRecord::new(&change.id, &path, staged, made);

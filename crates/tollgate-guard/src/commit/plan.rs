@@ -119,6 +119,15 @@ impl Plan {
         self.command.as_ref().is_some_and(|command| command.after_others)
     }
 
+    /// The file that must exist for the change to be made.
+    pub(super) fn file_expected(&self) -> Option<FileState> {
+        match self.base {
+            Base::Exactly(expected @ FileState::Present(_)) => Some(expected),
+            Base::Since(since) if since.was_present() => Some(since.expected()),
+            _ => None,
+        }
+    }
+
     pub(super) fn refuse(&self, reason: Reason) -> Looked {
         Looked::Refused(Refusal::new(self.place.path().clone(), reason))
     }

@@ -1,11 +1,14 @@
 //! What a change creates before it is made: a staged file with the new bytes, and the folders that its path lacks.
 
+use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::Mode;
 
 use super::journal::CommitJournal;
-use super::plan::NewContent;
+use super::plan::{NewContent, Operation};
+use super::step::FileStep;
 use crate::disk::{Folder, Found, Model, Ownership, Spot, Target, gone_is_none};
 use crate::root::Root;
 use crate::stage::{StageName, name_beside, unfinished_name};
@@ -13,20 +16,18 @@ use crate::stripe_lock::stripe;
 use tollgate_base::digest::Digest;
 use tollgate_base::error::{Fault, Result};
 
+/// A new file for the new bytes.
 pub(super) struct Staged {
-    pub(super) spot: Spot,
+    /// In the stage, or beside the target.
+    pub(super) name: OsString,
     pub(super) file: Target,
-    /// The file whose owner, mode and attributes it has. `None` if it will be a new file.
-    pub(super) model: Option<Model>,
-    /// It was visible at the path for a moment, so a program may have opened it there: it stays for the late-write check.
-    /// Until then it may be used again or deleted.
-    pub(super) exposed: bool,
     /// Names a file that was created beside the target, until the journal of the commit does.
-    intent: Option<CommitJournal>,
+    pub(super) intent: Option<CommitJournal>,
 }
 
 impl Staged {
-    /// Creates the file, still empty, for a change of `spot`.
+    /// Creates the file, still empty, for a change of `spot`. `model` is the file whose owner, mode and attributes it will
+    /// have.
     pub(super) fn create(
         root: &Root,
         change: &StageName,
@@ -38,7 +39,7 @@ impl Staged {
         let mode = if model.is_some() { Mode::RUSR | Mode::WUSR } else { Mode::from_raw_mode(0o666) };
         let path = root.target_path(&change.target)?;
         let staged_at = root.staged(unfinished_name(stripe(&path), &change.id));
-        let staged = |spot, file, intent| Ok(Self { spot, file, model, exposed: false, intent });
+        let staged = |spot: &Spot, file, intent| Ok(Self { name: spot.name().to_owned(), file, intent });
         let create = |spot: &Spot| match content {
             NewContent::Link(path) => spot.create_link(path),
             NewContent::Bytes(_) | NewContent::Copy(_) => spot.create(mode),
@@ -46,7 +47,7 @@ impl Staged {
         let same_device = spot.folder().same_device(&root.stage);
         if same_device && (model.is_some() || !spot.folder().marks_new_files()?) {
             let file = create(&staged_at)?;
-            return staged(staged_at, file, None);
+            return staged(&staged_at, file, None);
         }
         // No sweep looks beside the target, so the intent names the file until the journal does.
         let beside = spot.beside(name_beside(&change.id));
@@ -57,91 +58,106 @@ impl Staged {
             false => Ok(file),
         });
         let file = match created {
-            Ok(file) if !same_device => return staged(beside, file, Some(intent)),
+            Ok(file) if !same_device => return staged(&beside, file, Some(intent)),
             Ok(file) => Ok(file),
             Err(fault) => beside.remove().and(Err(fault)),
         };
         intent.remove()?;
-        staged(staged_at, file?, None)
-    }
-
-    pub(super) fn fill(&mut self, root: &Root, bytes: &[u8], replaces: Option<&Target>) -> Result<Ownership> {
-        self.file.write(bytes, 0)?;
-        let ownership = match replaces {
-            Some(target) => self.file.take_after(target)?,
-            None => Ownership::Kept,
-        };
-        self.file.flush(root.durability())?;
-        Ok(ownership)
-    }
-
-    /// Gets the bytes and the metadata of a file that a command has written. Returns the hash of the bytes.
-    pub(super) fn copy(&mut self, root: &Root, from: &Path) -> Result<Digest> {
-        let Found::File(source) = root.spot_of_command(from)?.open()? else {
-            return Err(Fault::Missing { what: format!("`{}`", from.display()) });
-        };
-        let (mut at, has_holes) = (0, source.has_holes());
-        let digest = source.stream(|chunk| {
-            // A disk image may be longer than the disk has room.
-            if !(has_holes && chunk.iter().all(|&byte| byte == 0)) {
-                self.file.write(chunk, at)?;
-            }
-            at += chunk.len() as u64;
-            Ok(())
-        })?;
-        if has_holes {
-            self.file.set_len(at)?;
-        }
-        self.file.take_after(&source)?;
-        self.file.take_times(&source)?;
-        self.file.flush(root.durability())?;
-        Ok(digest)
-    }
-
-    /// Closes the file, which stays where it is. Returns its intent.
-    pub(super) fn close(self) -> Option<CommitJournal> {
-        self.intent
-    }
-
-    /// Deletes the intent, because the journal of the commit names the file now.
-    ///
-    /// The deletion must be durable before the swap. If a power failure brought the intent back, healing would delete the
-    /// file that it names, which by then is the replaced one.
-    pub(super) fn forget_intent(&mut self, root: &Root) -> Result<()> {
-        self.intent.take().map_or(Ok(()), |intent| intent.remove_for_good(root))
-    }
-
-    /// Deletes the file. Its name may be used again, so the intent must not come back either.
-    pub(super) fn discard(mut self, root: &Root) -> Result<()> {
-        self.spot.remove()?;
-        self.forget_intent(root)
+        staged(&staged_at, file?, None)
     }
 }
 
-/// The folders that one change has created.
+/// Writes the new bytes.
+pub(super) fn fill(
+    root: &Root,
+    staged: &mut Target,
+    bytes: &[u8],
+    replaces: Option<&Target>,
+) -> Result<Ownership> {
+    staged.write(bytes, 0)?;
+    let ownership = match replaces {
+        Some(target) => staged.take_after(target)?,
+        None => Ownership::Kept,
+    };
+    staged.flush(root.durability())?;
+    Ok(ownership)
+}
+
+/// Copies the bytes and the metadata of a file that a command has written. Returns the hash of the bytes.
+pub(super) fn copy(root: &Root, staged: &mut Target, from: &Path) -> Result<Digest> {
+    let Found::File(source) = root.spot_of_command(from)?.open()? else {
+        return Err(Fault::Missing { what: format!("`{}`", from.display()) });
+    };
+    let (mut at, has_holes) = (0, source.has_holes());
+    let digest = source.stream(|chunk| {
+        // A disk image may be longer than the disk has room.
+        if !(has_holes && chunk.iter().all(|&byte| byte == 0)) {
+            staged.write(chunk, at)?;
+        }
+        at += chunk.len() as u64;
+        Ok(())
+    })?;
+    if has_holes {
+        staged.set_len(at)?;
+    }
+    staged.take_after(&source)?;
+    staged.take_times(&source)?;
+    staged.flush(root.durability())?;
+    Ok(digest)
+}
+
+/// The folders that a commit creates.
 #[derive(Default)]
 pub(super) struct NewFolders {
-    /// Each with the folder in which it was created.
-    pub(super) made: Vec<(PathBuf, Folder)>,
-    /// Names the folders until the change is made or undone, so that a crash does not leave them behind.
+    wanted: BTreeSet<PathBuf>,
+    pub(super) made: Vec<PathBuf>,
+    /// Names the folders until the commit is made or undone, so that a crash does not leave them behind.
     intent: Option<CommitJournal>,
 }
 
 impl NewFolders {
-    pub(super) fn make(&mut self, root: &Root, change: &StageName, missing: &[PathBuf]) -> Result<()> {
-        if !missing.is_empty() && self.intent.is_none() {
-            self.intent = Some(CommitJournal::of_intent(root, change, None, missing)?);
+    /// The folders that the changes lack. They will exist, so the changes no longer list them.
+    pub(super) fn of(root: &Root, steps: &mut [FileStep]) -> Result<Self> {
+        let mut wanted = BTreeSet::new();
+        for plan in steps.iter_mut().map(|step| &mut step.plan) {
+            // A file that must exist is stale without its folder.
+            if plan.is_after_others() || !plan.place.missing.is_empty() && plan.file_expected().is_some() {
+                continue;
+            }
+            match &mut plan.deed {
+                Operation::Put { .. } => wanted.extend(std::mem::take(&mut plan.place.missing)),
+                Operation::MoveTo(to) if plan.place.missing.is_empty() => {
+                    wanted.extend(std::mem::take(&mut to.missing));
+                }
+                Operation::MoveTo(_) | Operation::Remove | Operation::SetMode(_) => {}
+            }
         }
-        make_folders(root, missing, &mut self.made)
+        let intent = match steps.first() {
+            Some(first) if !wanted.is_empty() => {
+                Some(CommitJournal::of_intent(root, &first.stage, None, &wanted)?)
+            }
+            _ => None,
+        };
+        Ok(Self { wanted, made: Vec::new(), intent })
     }
 
-    /// The change was not made: deletes those that are empty.
+    /// Creates those that do not exist. Outermost first: a set of paths is sorted that way.
+    pub(super) fn make(&mut self, root: &Root) -> Result<()> {
+        for path in &self.wanted {
+            if root.spot(path)?.make_folder()? {
+                self.made.push(path.clone());
+            }
+        }
+        Ok(())
+    }
+
+    /// The commit was not made: deletes those that are empty.
     pub(super) fn remove(&mut self, root: &Root) -> Result<()> {
-        remove_folders(root, self.made.iter().map(|(path, _)| path))?;
+        remove_folders(root, &self.made)?;
         self.keep()
     }
 
-    /// The change was made: the folders stay.
+    /// The commit was made: the folders stay.
     pub(super) fn keep(&mut self) -> Result<()> {
         self.intent.take().map_or(Ok(()), CommitJournal::remove)
     }

@@ -1,13 +1,19 @@
 //! One file of a commit, and how far its change has come.
+//!
+//! A step may be closed at any time after its look: whatever it needs later, it opens again by its path. While it is open, it
+//! holds the lease on its file, so nobody can write the file unnoticed. A closed step looks at the replaced file once more.
 
 use std::ffi::OsString;
+use std::path::Path;
 
 use super::current::Current;
 use super::journal::{CommitJournal, JournalRecord};
 use super::plan::{Applied, Base, Guarantee, Looked, NewContent, Operation, Plan, file_changed};
-use super::staging::{NewFolders, Staged};
-use super::undo::{give_back, put_back, take_back};
-use crate::disk::{Folder, Found, Linked, Model, Ownership, Quiet, Spot, Swap, Target, gone_is_none};
+use super::staging::{Staged, copy, fill};
+use super::undo::Held;
+use crate::disk::{
+    Folder, Found, Linked, Model, Ownership, Quiet, Spot, Swap, Target, gone_is_none, no_folder_is_none,
+};
 use crate::path::EscapedPath;
 use crate::recovery::{check_later, keep_copy};
 use crate::refusal::{Reason, Refusal};
@@ -24,19 +30,22 @@ pub(super) struct FileStep {
     pub(super) plan: Plan,
     /// What this change is, for names in the stage.
     pub(super) stage: StageName,
-    /// The path of the file, once its folder is open.
+    /// The path of the file, while its folder is open.
     spot: Option<Spot>,
-    /// Where the file goes: its new path, or a name in the stage if it is deleted.
+    /// The new path of a moved file, while its folder is open.
     to: Option<Spot>,
-    pub(super) folders: NewFolders,
-    staged: Option<Staged>,
-    pub(super) current: Current,
+    /// The name of the staged or deleted file: before the swap it has the new bytes, after it the replaced ones. It is in the
+    /// stage, or beside the target.
+    aside: Option<OsString>,
+    /// The file with the new bytes, while it is open.
+    staged: Option<Target>,
+    /// Names a staged file beside the target, until the journal of the commit does.
+    intent: Option<CommitJournal>,
+    current: Current,
     /// The file that is replaced, moved or deleted, as it was when the new bytes were staged.
-    pub(super) model: Option<Model>,
+    model: Option<Model>,
     ownership: Ownership,
-    pub(super) stand: Stand,
-    /// The name of the file that is set aside, if the step is closed.
-    closed: Option<OsString>,
+    stand: Stand,
     /// Files cannot have two names here. So a new file gets to its path by a rename, which leaves no name in the stage, and
     /// a journal is needed.
     without_links: bool,
@@ -44,7 +53,7 @@ pub(super) struct FileStep {
 
 /// How far the change has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stand {
+enum Stand {
     Before,
     Swapped(Option<Swap>),
     /// The file has the new bytes already, so there is nothing to do.
@@ -66,13 +75,13 @@ impl FileStep {
             stage,
             spot: None,
             to: None,
-            folders: NewFolders::default(),
+            aside: None,
             staged: None,
+            intent: None,
             current: Current { file: None, state: FileState::Absent, quiet: Quiet::Held },
             model: None,
             ownership: Ownership::Kept,
             stand: Stand::Before,
-            closed: None,
             without_links: false,
         })
     }
@@ -85,28 +94,22 @@ impl FileStep {
     pub(super) fn stage(&mut self, root: &Root) -> Result<Looked> {
         self.stand = Stand::Before;
         self.current.file = None;
-        let Plan { place, deed, base, command } = &self.plan;
         if self.plan.is_after_others() {
-            self.model = None;
             // Its folder may not exist yet. The stage itself stands for it.
-            self.stage_content(root, &root.staged(""))?;
+            self.stage_content(root, &root.staged(""), None)?;
             return Ok(Looked::Ready);
         }
+        let Plan { place, deed, command, .. } = &self.plan;
         let spot = match &self.spot {
             Some(spot) => spot.clone(),
+            // The folders of a file that is created exist by now.
+            None if !place.missing.is_empty() => {
+                return match self.plan.file_expected() {
+                    Some(expected) => Ok(self.plan.stale(expected, FileState::Absent)),
+                    None => Err(place.path().missing()),
+                };
+            }
             None => {
-                match (base, deed) {
-                    _ if place.missing.is_empty() => {}
-                    (Base::Exactly(expected @ FileState::Present(_)), _) => {
-                        return Ok(self.plan.stale(*expected, FileState::Absent));
-                    }
-                    (Base::Since(since), _) if since.was_present() => {
-                        return Ok(self.plan.stale(since.expected(), FileState::Absent));
-                    }
-                    (_, Operation::Put { .. }) => {}
-                    _ => return Err(place.path().missing()),
-                }
-                self.folders.make(root, &self.stage, &deed.moved_to().unwrap_or(place).missing)?;
                 self.to = deed.moved_to().map(|to| root.spot(&to.relative)).transpose()?;
                 self.spot.insert(root.spot(&place.relative)?).clone()
             }
@@ -126,8 +129,8 @@ impl FileStep {
                 self.current.file = Some(file);
             }
         }
-        self.model = self.current.file.as_ref().map(Target::as_model);
-        self.stage_content(root, &spot)?;
+        let model = self.current.file.as_ref().map(Target::as_model);
+        self.stage_content(root, &spot, model)?;
         Ok(Looked::Ready)
     }
 
@@ -152,24 +155,24 @@ impl FileStep {
         Ok((settings.read_only == ReadOnly::Refuse && read_only).then_some(Reason::ReadOnly))
     }
 
-    fn stage_content(&mut self, root: &Root, spot: &Spot) -> Result<()> {
-        let Operation::Put { content, digest } = &mut self.plan.deed else { return Ok(()) };
-        match self.staged.take() {
-            Some(staged) if !staged.exposed && staged.model == self.model => {
-                self.staged = Some(staged);
-                return Ok(());
-            }
-            Some(staged) if !staged.exposed => staged.discard(root)?,
-            // An exposed file stays under its name for the late-write check, so the next one needs another id.
-            Some(_) => self.stage.id = ChangeId::new(root.now())?,
-            None => {}
+    fn stage_content(&mut self, root: &Root, spot: &Spot, model: Option<Model>) -> Result<()> {
+        // What an earlier round has staged may be used again.
+        if self.staged.is_none() || self.model != model {
+            self.discard(root)?;
         }
-        let staged = self.staged.insert(Staged::create(root, &self.stage, spot, self.model, content)?);
+        self.model = model;
+        let Operation::Put { content, digest } = &mut self.plan.deed else { return Ok(()) };
+        if self.staged.is_some() {
+            return Ok(());
+        }
+        let Staged { name, file, intent } = Staged::create(root, &self.stage, spot, model, content)?;
+        (self.aside, self.intent) = (Some(name), intent);
+        let staged = self.staged.insert(file);
         self.ownership = match content {
-            NewContent::Bytes(bytes) => staged.fill(root, bytes, self.current.file.as_ref())?,
+            NewContent::Bytes(bytes) => fill(root, staged, bytes, self.current.file.as_ref())?,
             NewContent::Copy(from) => {
                 // A process that the command left behind may still write this file.
-                *digest = staged.copy(root, from)?;
+                *digest = copy(root, staged, from)?;
                 self.stage.new = FileState::Present(*digest);
                 Ownership::Kept
             }
@@ -178,9 +181,12 @@ impl FileStep {
         Ok(())
     }
 
-    /// The journal of the commit names the staged file now.
+    /// Deletes the intent, because the journal of the commit names the staged file now.
+    ///
+    /// The deletion must be durable before the swap. If a power failure brought the intent back, healing would delete the
+    /// file that it names, which by then is the replaced one.
     pub(super) fn forget_intent(&mut self, root: &Root) -> Result<()> {
-        self.staged.as_mut().map_or(Ok(()), |staged| staged.forget_intent(root))
+        self.intent.take().map_or(Ok(()), |intent| intent.remove_for_good(root))
     }
 
     /// Makes the file quiet, hashes it and compares. Checks that the path of a move is free.
@@ -223,25 +229,23 @@ impl FileStep {
             self.stage.new = self.stage.base;
             return Ok(());
         }
-        if matches!(self.plan.deed, Operation::Put { .. }) && self.stage.new == self.stage.base {
+        let is_put = matches!(self.plan.deed, Operation::Put { .. });
+        if is_put && self.stage.new == self.stage.base {
             self.stand = Stand::Same;
             return Ok(());
         }
         let name = root.stage_file_name(&self.stage)?;
-        match (&mut self.staged, &self.plan.deed) {
-            (Some(staged), _) if staged.spot.folder().shown() == root.stage.shown() => {
-                let named = staged.spot.beside(name);
-                if named.name() != staged.spot.name() {
-                    staged.spot.rename(&named)?;
-                    staged.spot = named;
+        match (&self.aside, &self.plan.deed) {
+            (Some(unnamed), Operation::Put { .. }) if !is_beside(unnamed) => {
+                if *unnamed != name {
+                    root.staged(unnamed).rename(&root.staged(&name))?;
+                    self.aside = Some(name);
                 }
             }
-            (None, Operation::Remove) => {
-                self.to = Some(match &self.spot {
-                    Some(spot) if !spot.folder().same_device(&root.stage) => {
-                        spot.beside(name_beside(&self.stage.id))
-                    }
-                    _ => root.staged(name),
+            (_, Operation::Remove) => {
+                self.aside = Some(match &self.spot {
+                    Some(spot) if !spot.folder().same_device(&root.stage) => name_beside(&self.stage.id),
+                    _ => name,
                 });
             }
             _ => {}
@@ -249,46 +253,65 @@ impl FileStep {
         Ok(())
     }
 
-    /// The file under a name that tollgate chose: before the swap the new bytes, after it the replaced ones.
-    fn aside(&self) -> Option<&Spot> {
-        match (&self.staged, &self.plan.deed) {
-            (Some(staged), _) => Some(&staged.spot),
-            (None, Operation::Remove) => self.to.as_ref(),
-            (None, _) => None,
+    /// Closes all files, which stay where they are.
+    pub(super) fn close(&mut self) {
+        (self.spot, self.to, self.staged, self.current.file) = (None, None, None, None);
+    }
+
+    /// The path of the file. `None` if its folder is gone.
+    fn path_spot(&self, root: &Root) -> Result<Option<Spot>> {
+        match &self.spot {
+            Some(spot) => Ok(Some(spot.clone())),
+            None => no_folder_is_none(root.spot(&self.plan.place.relative)),
+        }
+    }
+
+    fn aside_spot(&self, root: &Root) -> Result<Option<Spot>> {
+        match &self.aside {
+            Some(name) if is_beside(name) => Ok(self.path_spot(root)?.map(|spot| spot.beside(name))),
+            // The folder of the path may have become a file.
+            Some(name) => Ok(Some(root.staged(name))),
+            None => Ok(None),
+        }
+    }
+
+    /// Where the file is after the swap that was at the path before.
+    fn old_spot(&self, root: &Root) -> Result<Option<Spot>> {
+        match (&self.plan.deed, &self.to) {
+            (Operation::MoveTo(_), Some(to)) => Ok(Some(to.clone())),
+            (Operation::MoveTo(to), None) => no_folder_is_none(root.spot(&to.relative)),
+            (Operation::SetMode(_), _) => self.path_spot(root),
+            (Operation::Put { .. } | Operation::Remove, _) => self.aside_spot(root),
         }
     }
 
     fn is_aside_beside(&self) -> bool {
-        self.aside().map(Spot::name).or(self.closed.as_deref()).is_some_and(is_beside)
-    }
-
-    /// Closes all files of the step, which stay where they are. Returns the intent that names the staged file.
-    pub(super) fn close(&mut self) -> Option<CommitJournal> {
-        self.closed = self.aside().map(|spot| spot.name().to_owned());
-        self.current.file = None;
-        self.spot = None;
-        self.to = None;
-        self.staged.take().and_then(Staged::close)
+        self.aside.as_deref().is_some_and(is_beside)
     }
 
     /// Whether more than one name changes, or a name that does not say what its file is.
     pub(super) fn needs_journal(&self) -> bool {
-        !self.folders.made.is_empty()
-            || self.without_links
-            || matches!(self.plan.deed, Operation::MoveTo(_))
+        self.without_links
+            || matches!(self.plan.deed, Operation::MoveTo(_) | Operation::SetMode(_))
+            || self.plan.is_after_others()
             || self.is_aside_beside()
     }
 
     /// Whether nothing is left from which a lost ledger line could be restored.
     pub(super) fn leaves_no_trace(&self) -> bool {
-        self.current.file.is_none() || matches!(self.plan.deed, Operation::MoveTo(_))
+        self.model.is_none() || matches!(self.plan.deed, Operation::MoveTo(_))
     }
 
-    pub(super) fn record(&self) -> JournalRecord {
-        let later = self.plan.place.missing.iter().filter(|_| self.plan.is_after_others());
-        let made = self.folders.made.iter().map(|(path, _)| path).chain(later);
+    /// Whether the file has the new bytes already, so that there is nothing to do.
+    pub(super) fn is_done_already(&self) -> bool {
+        self.stand == Stand::Same
+    }
+
+    /// `None` if there is nothing to do.
+    pub(super) fn record(&self) -> Option<JournalRecord> {
+        let made = self.plan.place.missing.iter().filter(|_| self.plan.is_after_others());
         let clears = self.plan.command.iter().flat_map(|command| &command.clears);
-        JournalRecord {
+        (!self.is_done_already()).then(|| JournalRecord {
             mode: match (&self.plan.deed, &self.model) {
                 (Operation::SetMode(mode), Some(model)) => Some([model.mode(), *mode]),
                 _ => None,
@@ -297,108 +320,124 @@ impl FileStep {
             to: self.plan.deed.moved_to().map(|to| EscapedPath(to.relative.clone())),
             base: self.stage.base.digest(),
             new: self.stage.new.digest(),
-            ..JournalRecord::new(
-                &self.stage.id,
-                &self.plan.place.relative,
-                self.aside().map(Spot::name),
-                made,
-            )
-        }
+            ..JournalRecord::new(&self.stage.id, &self.plan.place.relative, self.aside.as_deref(), made)
+        })
     }
 
     /// Makes the change visible. False if the file is no longer the one that was hashed.
-    pub(super) fn swap(&mut self) -> Result<bool> {
-        if self.stand == Stand::Same {
+    pub(super) fn swap(&mut self, root: &Root, has_journal: bool) -> Result<bool> {
+        if self.is_done_already() {
             return Ok(true);
         }
-        let Some(spot) = &self.spot else { return Ok(false) };
-        match (&mut self.staged, &self.to, &self.current.file) {
-            (Some(staged), _, Some(file)) => {
-                let Some(swap) = gone_is_none(staged.spot.swap(spot))? else { return Ok(false) };
-                staged.exposed = true;
-                self.stand = Stand::Swapped(Some(swap));
-                staged.spot.holds(file)
-            }
-            (Some(staged), _, None) => {
-                let made = if self.without_links {
-                    staged.spot.rename_new(spot)?
-                } else {
-                    let linked = staged.spot.link_new(spot)?;
-                    // The next round has a journal.
-                    self.without_links = linked == Linked::Impossible;
-                    linked == Linked::Done
-                };
-                if !made {
-                    return Ok(false);
-                }
-                staged.exposed = true;
-                self.stand = Stand::Swapped(None);
-                Ok(true)
-            }
-            (None, Some(to), Some(file)) => {
-                let Some(true) = gone_is_none(spot.rename_new(to))? else { return Ok(false) };
-                self.stand = Stand::Swapped(None);
-                to.holds(file)
-            }
-            _ => Ok(false),
+        if self.plan.is_after_others() {
+            self.make_room(root)?;
         }
+        let (Some(spot), Some(old)) = (self.path_spot(root)?, self.old_spot(root)?) else {
+            return Ok(false);
+        };
+        let swap = match (&self.plan.deed, &self.model) {
+            (Operation::Put { .. }, Some(_)) => gone_is_none(old.swap(&spot))?.map(Some),
+            (Operation::Put { .. }, None) => self.create(&old, &spot, has_journal)?.then_some(None),
+            (Operation::SetMode(mode), Some(model)) if spot.mode()? == Some(model.mode()) => {
+                spot.set_mode(*mode)?;
+                Some(None)
+            }
+            (Operation::SetMode(_), _) => None,
+            (Operation::Remove | Operation::MoveTo(_), _) => {
+                (gone_is_none(spot.rename_new(&old))? == Some(true)).then_some(None)
+            }
+        };
+        let Some(swap) = swap else { return Ok(false) };
+        self.stand = Stand::Swapped(swap);
+        self.current.file.as_ref().map_or(Ok(true), |file| old.holds(file))
     }
 
-    pub(super) fn verify(&mut self) -> Result<bool> {
+    /// The changes before this one have emptied what was in the way.
+    fn make_room(&self, root: &Root) -> Result<()> {
+        for (folder, _) in self.plan.command.iter().flat_map(|command| &command.clears) {
+            root.spot(folder)?.remove_empty_folder()?;
+        }
+        for folder in &self.plan.place.missing {
+            root.spot(folder)?.make_folder()?;
+        }
+        Ok(())
+    }
+
+    /// Gives the staged file its path, unless another file has it.
+    fn create(&mut self, staged: &Spot, spot: &Spot, has_journal: bool) -> Result<bool> {
+        if !self.without_links {
+            match staged.link_new(spot)? {
+                Linked::Done => return Ok(true),
+                Linked::Taken => return Ok(false),
+                Linked::Impossible => self.without_links = true,
+            }
+        }
+        // Without a journal, the next round has one.
+        if has_journal { staged.rename_new(spot) } else { Ok(false) }
+    }
+
+    /// After the swap: whether no other process has written the replaced file, or tried to.
+    pub(super) fn verify(&mut self, root: &Root) -> Result<bool> {
         let swapped = matches!(self.stand, Stand::Swapped(_));
-        let by_tool = self.plan.command.is_none();
-        self.current.verify(self.staged.as_mut().filter(|_| swapped && by_tool))
+        if self.current.file.is_some() {
+            let by_tool = self.plan.command.is_none();
+            return self.current.verify(self.staged.as_mut().filter(|_| swapped && by_tool), self.model);
+        }
+        let Some(model) = self.model.filter(|_| swapped) else { return Ok(true) };
+        let Some(old) = self.old_spot(root)? else { return Ok(false) };
+        let keeps_model = !matches!(self.plan.deed, Operation::SetMode(_));
+        self.current.verify_again(&old, keeps_model.then_some(model))
     }
 
-    /// Undoes [`Self::swap`]. A file that another program has put at the path in the meantime stays there.
-    pub(super) fn undo(&mut self, root: &Root) -> Result<()> {
-        let Stand::Swapped(_) = self.stand else { return Ok(()) };
+    /// What is open of a change that was made, for its undo.
+    pub(super) fn held(&self) -> Option<Held<'_>> {
+        let Stand::Swapped(_) = self.stand else { return None };
+        let file = self.staged.as_ref().or(self.current.file.as_ref());
+        Some(Held { spot: self.spot.as_ref()?, to: self.to.as_ref(), file: file? })
+    }
+
+    /// Prepares the step for another round, after its change was undone.
+    pub(super) fn start_again(&mut self, root: &Root) -> Result<()> {
+        self.close();
+        self.discard(root)?;
+        if matches!(self.stand, Stand::Swapped(_)) {
+            // The exposed file stays under its name for the late-write check, so the next one needs another id.
+            self.stage.id = ChangeId::new(root.now())?;
+        }
         self.stand = Stand::Before;
-        self.swap_back(root)?;
-        // No sweep looks beside the target.
-        let Some(left) = self.aside().filter(|spot| is_beside(spot.name())) else { return Ok(()) };
-        match &self.staged {
-            Some(staged) if left.holds(&staged.file)? => left.remove(),
-            _ => keep_copy(root, left, &self.stage),
-        }
+        Ok(())
     }
 
-    fn swap_back(&self, root: &Root) -> Result<()> {
-        let Some(spot) = &self.spot else { return Ok(()) };
-        match (&self.plan.deed, &self.staged, &self.to, &self.current.file) {
-            (_, Some(staged), _, replaced) => {
-                let undo = if replaced.is_some() { put_back } else { take_back };
-                undo(root, spot, &staged.spot, &|spot| spot.holds(&staged.file))
-            }
-            (Operation::Remove, _, Some(kept), _) => give_back(root, spot, kept),
-            // Not if another program has saved another file there.
-            (_, _, Some(to), Some(file)) if to.holds(file)? => to.rename_new(spot).map(drop),
-            _ => Ok(()),
-        }
-    }
-
+    /// Lets other processes open the file.
     pub(super) fn release_quiet(&mut self) {
         self.current.file = None;
     }
 
-    /// Deletes the staged file of a change that was not made, unless it was exposed.
-    pub(super) fn discard_hidden(&mut self, root: &Root) {
-        self.release_quiet();
-        if let Some(staged) = self.staged.take()
-            && !staged.exposed
+    /// Deletes the staged file of a change that was not made. If it was visible at the path for a moment, a program may have
+    /// opened it there: then it stays for the late-write check.
+    pub(super) fn discard(&mut self, root: &Root) -> Result<()> {
+        self.staged = None;
+        let is_put = matches!(self.plan.deed, Operation::Put { .. });
+        if is_put
+            && !matches!(self.stand, Stand::Swapped(_))
+            && let Some(staged) = self.aside_spot(root)?
         {
-            // If this fails, the next sweep deletes it.
-            let _ = staged.discard(root);
+            staged.remove()?;
         }
+        self.aside = None;
+        // The name may be used again, so the intent must not come back either.
+        self.forget_intent(root)
     }
 
-    /// The folders in which names have changed.
-    pub(super) fn changed_folders(&self) -> impl Iterator<Item = Folder> {
-        let staged = self.staged.as_ref().map(|staged| &staged.spot);
-        let spots = [self.spot.as_ref(), self.to.as_ref(), staged].into_iter().flatten().map(Spot::folder);
-        let parents = self.folders.made.iter().map(|(_, parent)| parent);
-        let changed = self.stand != Stand::Same;
-        parents.chain(spots).filter(move |_| changed).cloned()
+    /// The folders outside the stage in which names have changed, each with its path. The one that was changed last comes first.
+    pub(super) fn changed_folders(&self) -> impl Iterator<Item = (&Path, Option<&Folder>)> {
+        let Plan { place, deed, .. } = &self.plan;
+        let to = deed.moved_to().map(|to| (parent(&to.relative), self.to.as_ref()));
+        let names = [Some((parent(&place.relative), self.spot.as_ref())), to].into_iter().flatten();
+        let made = place.missing.iter().rev().map(|made| (parent(made), None));
+        let changes_names = !self.is_done_already() && !matches!(deed, Operation::SetMode(_));
+        let folders = names.chain(made).filter(move |_| changes_names);
+        folders.map(|(path, spot)| (path, spot.map(Spot::folder)))
     }
 
     pub(super) fn applied(&self) -> Applied {
@@ -450,22 +489,25 @@ impl FileStep {
 
     /// After the commit point: leaves the replaced file for the late-write check.
     pub(super) fn finish(&mut self, root: &Root) -> Result<()> {
-        self.folders.keep()?;
-        if self.stand == Stand::Same {
-            self.discard_hidden(root);
-            return Ok(());
+        if self.is_done_already() {
+            self.release_quiet();
+            return self.discard(root);
         }
-        let replaced = self.current.file.is_some();
+        let aside = self.aside_spot(root)?;
         self.release_quiet();
-        let Some(spot) = self.aside() else { return Ok(()) };
-        if !replaced {
+        let Some(spot) = aside else { return Ok(()) };
+        if self.model.is_none() {
             // A new file has a second name at its path, so it does not need the one in the stage.
             return spot.remove();
         }
         if is_beside(spot.name()) {
-            return keep_copy(root, spot, &self.stage);
+            return keep_copy(root, &spot, &self.stage);
         }
         check_later(root, self.stage.clone());
         Ok(())
     }
+}
+
+pub(super) fn parent(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new(""))
 }

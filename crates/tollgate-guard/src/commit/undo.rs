@@ -126,8 +126,13 @@ fn stage_of(record: &JournalRecord, id: ChangeId, content: &JournalContent) -> S
 /// Undoes what was done of a commit. The caller holds the locks of its paths.
 pub(crate) fn roll_back(root: &Root, content: &JournalContent) -> Result<()> {
     for record in content.records.iter().rev() {
-        undo_record(root, record, content)?;
+        undo_record(root, record, content, None)?;
     }
+    flush_undone(root, content)
+}
+
+/// Makes an undo durable.
+pub(super) fn flush_undone(root: &Root, content: &JournalContent) -> Result<()> {
     // Before the journal is deleted: without it, nobody would undo what a power failure brings back.
     let durability = root.durability();
     root.stage.flush(durability)?;
@@ -139,8 +144,25 @@ pub(crate) fn roll_back(root: &Root, content: &JournalContent) -> Result<()> {
     Ok(())
 }
 
-fn undo_record(root: &Root, record: &JournalRecord, content: &JournalContent) -> Result<()> {
-    undo_file(root, record, content)?;
+/// What the process that has just made a change still has open of it.
+#[derive(Clone, Copy)]
+pub(super) struct Held<'a> {
+    /// The path.
+    pub(super) spot: &'a Spot,
+    /// The new path of a moved file.
+    pub(super) to: Option<&'a Spot>,
+    /// The file that the change has put there.
+    pub(super) file: &'a Target,
+}
+
+/// Undoes one change. If nothing of it is held, only the disk tells whether it was made, and its files are known by their bytes.
+pub(super) fn undo_record(
+    root: &Root,
+    record: &JournalRecord,
+    content: &JournalContent,
+    held: Option<Held<'_>>,
+) -> Result<()> {
+    undo_file(root, record, content, held)?;
     // Before the next one: a file that was removed may have had the name of a folder.
     remove_folders(root, record.made.iter().map(|folder| &folder.0))?;
     // Outermost first. If another program has put something there since, it stays.
@@ -154,8 +176,13 @@ fn undo_record(root: &Root, record: &JournalRecord, content: &JournalContent) ->
     Ok(())
 }
 
-fn undo_file(root: &Root, record: &JournalRecord, content: &JournalContent) -> Result<()> {
-    let Ok(spot) = root.spot(&record.path) else {
+fn undo_file(
+    root: &Root,
+    record: &JournalRecord,
+    content: &JournalContent,
+    held: Option<Held<'_>>,
+) -> Result<()> {
+    let Ok(spot) = held.map_or_else(|| root.spot(&record.path), |held| Ok(held.spot.clone())) else {
         // The folder is gone, so nothing can be put back there. The sweep keeps what is in the stage.
         return Ok(());
     };
@@ -164,7 +191,7 @@ fn undo_file(root: &Root, record: &JournalRecord, content: &JournalContent) -> R
         return if spot.mode()? == Some(after) { spot.set_mode(before) } else { Ok(()) };
     }
     if let Some(to) = &record.to {
-        return undo_move(root, record, &spot, to);
+        return undo_move(root, record, &spot, to, held);
     }
     let Some(staged) = record.staged.as_ref().map(|name| staged_spot(root, &spot, name)) else {
         return Ok(());
@@ -174,12 +201,16 @@ fn undo_file(root: &Root, record: &JournalRecord, content: &JournalContent) -> R
         return staged.remove();
     }
     finish_swap(&staged)?;
-    let ours = |spot: &Spot| Ok(record.new.is_some() && spot.hash()? == record.new);
+    let ours = |spot: &Spot| match held {
+        _ if record.new.is_none() => Ok(false),
+        Some(held) => spot.holds(held.file),
+        None => Ok(spot.hash()? == record.new),
+    };
     match (record.base, record.new) {
         (Some(_), Some(_)) => {
-            if staged.inode()?.is_none() || ours(&staged)? {
+            if held.is_none() && (staged.inode()?.is_none() || ours(&staged)?) {
                 // Not swapped, or already swapped back.
-            } else if ours(&spot)? {
+            } else if held.is_some() || ours(&spot)? {
                 // The replaced file belongs at the path, whether it has the old bytes or a foreign save.
                 put_back(root, &spot, &staged, &ours)?;
             } else {
@@ -188,13 +219,14 @@ fn undo_file(root: &Root, record: &JournalRecord, content: &JournalContent) -> R
             }
         }
         (None, Some(_)) => {
-            let made = match staged.inode()? {
+            let is_made = match staged.inode()? {
+                _ if held.is_some() => true,
                 // Two names of one file. Equal bytes are no proof: another program may have created that file.
                 Some(_) => staged.is_same_file(&spot)?,
                 // Where files cannot have two names, it was moved to the path.
                 None => ours(&spot)?,
             };
-            if made {
+            if is_made {
                 take_back(root, &spot, &staged, &ours)?;
             }
         }
@@ -216,15 +248,27 @@ fn undo_file(root: &Root, record: &JournalRecord, content: &JournalContent) -> R
     Ok(())
 }
 
-fn undo_move(root: &Root, record: &JournalRecord, spot: &Spot, to: &Path) -> Result<()> {
-    let Ok(to) = root.spot(to) else { return Ok(()) };
+fn undo_move(
+    root: &Root,
+    record: &JournalRecord,
+    spot: &Spot,
+    to: &Path,
+    held: Option<Held<'_>>,
+) -> Result<()> {
+    let held_to = held.and_then(|held| held.to.cloned());
+    let Ok(to) = held_to.map_or_else(|| root.spot(to), Ok) else { return Ok(()) };
     let moved_away = spot.inode()?.is_none() || spot.is_same_file(&to)?;
-    if moved_away && record.base.is_some() && to.hash()? == record.base {
+    // Not if another program has saved another file there.
+    let is_moved = match held {
+        Some(held) => to.holds(held.file)?,
+        None => record.base.is_some() && to.hash()? == record.base,
+    };
+    if moved_away && is_moved {
         to.rename_new(spot)?;
     }
     Ok(())
 }
 
-pub(super) fn staged_spot(root: &Root, spot: &Spot, name: &Path) -> Spot {
+fn staged_spot(root: &Root, spot: &Spot, name: &Path) -> Spot {
     if is_beside(name.as_os_str()) { spot.beside(name) } else { root.staged(name) }
 }

@@ -2,7 +2,6 @@
 //!
 //! ```text
 //! P/format                               2
-//! P/converting                           exists while tasks of an earlier format are converted
 //! P/ledger/STEP_ID                       the answer to a step and its events; immutable, ordered by the revision of its creation
 //! P/archived                             how far the ledger is archived, where, and what those lines add up to
 //! P/reader/MACHINE/NAME                  how far a reader of a machine has read the ledger; bound to a lease. Earlier versions have
@@ -11,7 +10,7 @@
 //! P/mark/URGENCY/SINCE/NAME STATE        an empty value: one in 64 keys of the index has this one, too
 //! P/queued                               exists if every task that waits to be claimed has a key in the index
 //! P/task/open/NAME/ID                    a task that is not final: its slot, its claim record and its text. ID is that of the step
-//!                                        that added it; any other if the task was converted
+//!                                        that added it
 //! P/task/final/NAME/ID                   a task that is final
 //! P/task/owner/process/LEASE             exists as long as the process with this lease is alive: it is bound to the lease
 //! P/task/owner/grace/LEASE               exists during the grace period of a process whose lease has ended
@@ -73,11 +72,6 @@ impl Layout {
 
     pub(crate) fn format(&self) -> String {
         format!("{}/format", self.prefix)
-    }
-
-    /// Whether tasks of an earlier format are being converted.
-    pub(crate) fn converting(&self) -> String {
-        format!("{}/converting", self.prefix)
     }
 
     /// How far the ledger is archived.

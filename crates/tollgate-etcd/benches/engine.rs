@@ -31,7 +31,6 @@ fn vault(url: &str, machine: &str) -> Vault {
         machine: machine.to_owned(),
         lease: Duration::from_secs(600),
         deadline: Duration::from_secs(10),
-        archive: None,
         journal: None,
     };
     Vault::new(Arc::new(EtcdStore::open(options).unwrap()), Terms::default())

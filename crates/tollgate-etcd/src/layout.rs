@@ -1,11 +1,10 @@
 //! Which keys there are, and what their values look like. Pure.
 //!
 //! ```text
-//! P/format                               2
+//! P/format                               3
 //! P/ledger/STEP_ID                       the answer to a step and its events; immutable, ordered by the revision of its creation
-//! P/archived                             how far the ledger is archived, where, and what those lines add up to
-//! P/reader/MACHINE/NAME                  how far a reader of a machine has read the ledger; bound to a lease. Earlier versions have
-//!                                        P/reader/MACHINE
+//! P/tally                                what the lines add up to that were removed, and where the kept ones begin
+//! P/reader/MACHINE/NAME                  how far a reader of a machine has read the ledger; bound to a lease
 //! P/queue/URGENCY/SINCE/NAME STATE       an empty value: the index of the queue. NAME and STATE are separated by a NUL
 //! P/mark/URGENCY/SINCE/NAME STATE        an empty value: one in 64 keys of the index has this one, too
 //! P/queued                               exists if every task that waits to be claimed has a key in the index
@@ -42,7 +41,7 @@ use tollgate_vault::store::Landed;
 use tollgate_vault::{ClaimRecord, State};
 
 /// The number of this layout.
-pub(crate) const FORMAT: u32 = 2;
+pub(crate) const FORMAT: u32 = 3;
 
 /// The keys below one prefix.
 #[derive(Debug, Clone)]
@@ -74,9 +73,9 @@ impl Layout {
         format!("{}/format", self.prefix)
     }
 
-    /// How far the ledger is archived.
-    pub(crate) fn archived(&self) -> String {
-        format!("{}/archived", self.prefix)
+    /// What the removed lines of the ledger add up to.
+    pub(crate) fn tally(&self) -> String {
+        format!("{}/tally", self.prefix)
     }
 
     /// The places of all readers.

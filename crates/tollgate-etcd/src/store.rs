@@ -19,7 +19,6 @@ use tollgate_vault::journal_copy::JournalCopy;
 use tollgate_vault::store::{Hint, QueuePage, Scan, TaskSummary, Wake, Watch};
 use tollgate_vault::{Claim, ClaimLock, State, Step, StepOutcome, Store, Task};
 
-use crate::archive::FIRST_ARCHIVE;
 use crate::client::Client;
 use crate::feed;
 use crate::inside::Inside;
@@ -28,6 +27,7 @@ use crate::message::{Act, KeyValue};
 use crate::named::{CachedTask, Named, SeenTask};
 use crate::process_lease::{ProcessLease, Renewed};
 use crate::tls::Login;
+use crate::trim::FIRST_TRIM;
 use crate::url::EtcdUrl;
 use crate::view::View;
 
@@ -50,8 +50,6 @@ pub struct EtcdOptions {
     pub lease: Duration,
     /// How long one call may take.
     pub deadline: Duration,
-    /// Where old lines of the ledger go, if this machine is to keep them.
-    pub archive: Option<PathBuf>,
     /// Gets a copy of what this process does. The ledger of all machines is in the engine.
     pub journal: Option<Arc<dyn Journal>>,
 }
@@ -64,7 +62,7 @@ pub struct EtcdStore {
 impl EtcdStore {
     /// Opens the store. Nothing is connected before something is asked for.
     pub fn open(options: EtcdOptions) -> Result<Self> {
-        let EtcdOptions { url, login, base, machine, lease, deadline, archive, journal } = options;
+        let EtcdOptions { url, login, base, machine, lease, deadline, journal } = options;
         let inside = Inside {
             client: Client::new(&url, login, deadline, &base)?,
             layout: Layout::new(&url.prefix),
@@ -72,9 +70,7 @@ impl EtcdStore {
             machine,
             sums: Mutex::default(),
             lease,
-            archive,
-            archive_at: Mutex::new(Instant::now() + FIRST_ARCHIVE),
-            archive_seen: Mutex::new(None),
+            trim_at: Mutex::new(Instant::now() + FIRST_TRIM),
             journal: JournalCopy::to(journal),
             view: Mutex::new(None),
             is_known: AtomicBool::new(false),
@@ -213,6 +209,10 @@ impl Store for EtcdStore {
 
     fn events(&self, after: &str, limit: usize) -> Result<EventPage> {
         self.known()?.events_after(after, limit)
+    }
+
+    fn oldest(&self) -> Result<String> {
+        self.known()?.oldest()
     }
 
     fn cursor_before(&self, time: Timestamp) -> Result<String> {

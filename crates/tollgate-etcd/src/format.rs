@@ -17,8 +17,7 @@ impl Inside {
         let key = self.layout.format();
         let found = self.called(self.client.txn(&Txn {
             compare: vec![Condition::absent(&key)],
-            // Nothing waits in a new vault.
-            success: vec![Act::put(&key, FORMAT.to_string()), Act::put(self.layout.queued(), b"")],
+            success: vec![Act::put(&key, FORMAT.to_string())],
             failure: vec![Act::get(&key)],
         }))?;
         if !found.succeeded {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tollgate_base::error::Result;
@@ -16,7 +16,7 @@ use crate::client::{Called, Client};
 use crate::layout::Layout;
 use crate::line_place::LineSums;
 use crate::message::{Act, KeyValue, Range, RangeAnswer, Txn, TxnAnswer};
-use crate::named::{CachedTask, Named, SeenTask, TextSince};
+use crate::named::{CachedTask, Named, SeenTask};
 use crate::process_lease::ProcessLease;
 use crate::view::View;
 
@@ -109,7 +109,7 @@ impl Inside {
     }
 
     /// The text of a task in this slot, exactly as it was seen.
-    pub(crate) fn text_at(&self, name: &TaskName, slot: &Slot, seen: &SeenTask) -> Result<Option<TextSince>> {
+    pub(crate) fn text_at(&self, name: &TaskName, slot: &Slot, seen: &SeenTask) -> Result<Option<Arc<[u8]>>> {
         if let Some(text) = self.with_view(|view| view.text(name, slot, seen)).flatten() {
             return Ok(Some(text));
         }

@@ -21,7 +21,7 @@
 //! # Invariants
 //!
 //! Every call has a deadline. Nothing is printed and no environment is read: the login is an option. Imports go one way: `store`, then
-//! `checkup`, `format`, `queue` and `steps`, then `feed`, `trim`, `readers`, `lines`, `inside`, then the rest.
+//! `checkup`, `format` and `steps`, then `feed`, `trim`, `readers`, `lines`, `inside`, then the rest.
 
 mod addresses;
 mod checkup;
@@ -38,7 +38,6 @@ mod message;
 mod named;
 mod node_report;
 mod process_lease;
-mod queue;
 mod readers;
 mod steps;
 mod store;

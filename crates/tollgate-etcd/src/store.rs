@@ -16,7 +16,7 @@ use tollgate_vault::claim_lock::Liveness;
 use tollgate_vault::event::{Entry, EventPage, Journal};
 use tollgate_vault::figures::Tally;
 use tollgate_vault::journal_copy::JournalCopy;
-use tollgate_vault::store::{Hint, QueuePage, Scan, TaskSummary, Wake, Watch};
+use tollgate_vault::store::{Hint, Scan, TaskSummary, Wake, Watch};
 use tollgate_vault::{Claim, ClaimLock, State, Step, StepOutcome, Store, Task};
 
 use crate::client::Client;
@@ -153,15 +153,6 @@ impl Store for EtcdStore {
         Ok(Scan { tasks, unfit: Vec::new() })
     }
 
-    fn queue_page(&self, after: &str, limit: usize, _now: Timestamp) -> Result<Option<QueuePage>> {
-        let inside = self.known()?;
-        match inside.with_view(|view| view.heard.elapsed() <= STALE) {
-            // It answers a scan without the engine.
-            Some(true) => Ok(None),
-            _ => inside.queue_page(after, limit),
-        }
-    }
-
     fn get(&self, task: &TaskName, state: Option<State>, _now: Timestamp) -> Result<Option<Task>> {
         let inside = self.known()?;
         // A claim of what the view proposes: the step is compared with the engine. Everything else must be certain.
@@ -179,7 +170,7 @@ impl Store for EtcdStore {
         let Some(seen) = SeenTask::of(&task.version) else { return Ok(None) };
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let text = inside.text_at(&task.name, &task.slot, &seen)?;
-        Ok(text.map(|(text, _)| text[..text.len().min(limit)].to_vec()))
+        Ok(text.map(|text| text[..text.len().min(limit)].to_vec()))
     }
 
     /// The engine ends leases, so it is asked how much time a lease has left.

@@ -187,6 +187,18 @@ impl Fault {
     pub fn damaged(path: &Path, what: impl ToString) -> Self {
         Self::Damaged { path: path.to_owned(), what: what.to_string() }
     }
+
+    /// The state has another format than the one that this program reads and writes.
+    pub fn other_format(path: impl Into<PathBuf>, found: u32, known: u32) -> Self {
+        let path = path.into();
+        match found > known {
+            true => Self::NewerFormat { path, found, known },
+            false => Self::invalid(format!(
+                "`{}` has format {found}, from before the first release, and this tollgate knows {known}: start with a new vault",
+                path.display()
+            )),
+        }
+    }
 }
 
 fn io_hint(error: &io::Error, path: &Path) -> Option<&'static str> {

@@ -7,17 +7,16 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use tollgate_base::error::Result;
 use tollgate_base::name::random_id;
-use tollgate_base::private;
-use tollgate_base::visible::plain;
 use tollgate_vault::checkup::Finding;
 
-use crate::archive::{HELD_BACK, KEEP, LAST_FAULT};
 use crate::client::{CallError, MEMBERS};
 use crate::failed::{Failed, Tried};
 use crate::inside::Inside;
+use crate::lines::KEEP;
 use crate::message::{Act, KeyValue, MembersAnswer, Range};
 use crate::node_report::{NodeReport, each_node};
 use crate::readers::LedgerReader;
+use crate::trim::HELD_BACK;
 
 /// Above this difference, times in the ledger, pauses and due times are misleading. Who owns a task does not depend on it.
 const SKEW: SignedDuration = SignedDuration::from_secs(5);
@@ -62,7 +61,7 @@ impl Inside {
         });
         let slow = self.slow_readers(KEEP);
         let are_held_back = slow.as_ref().is_ok_and(|slow| !slow.is_empty());
-        let looks = [self.size(are_held_back), self.archive_places().map(Vec::from_iter), slow];
+        let looks = [self.size(are_held_back), self.removed().map(Vec::from_iter), slow];
         for looked in looks {
             match looked {
                 Ok(found) => findings.extend(found),
@@ -91,32 +90,24 @@ impl Inside {
         }
     }
 
-    /// Where old lines of the ledger are, if any were archived.
-    pub(crate) fn archive_places(&self) -> Result<Option<Finding>> {
-        let (_, archived) = self.archived()?;
-        let mut machines: Vec<&str> = archived.filled().iter().map(|piece| &*piece.machine).collect();
-        if machines.is_empty() && archived.revision > 0 {
-            machines.push(&archived.machine);
-        }
-        machines.dedup();
-        let named = |machine: &&str| match **machine == *self.machine {
-            true => format!("`{machine}` (this one)"),
-            false => format!("`{machine}`"),
+    /// Up to when events were removed, if any were.
+    fn removed(&self) -> Result<Option<Finding>> {
+        let (_, tally) = self.tally()?;
+        let told = |time| {
+            format!(
+                "it keeps the latest {KEEP} lines of the ledger; events up to {time} were removed, and are where exports have put them"
+            )
         };
-        let named: Vec<String> = machines.iter().map(named).collect();
-        let places =
-            || format!("old lines of the ledger are in the archive of the machine {}", named.join(", then "));
-        Ok((!named.is_empty()).then(|| Finding::ok(places())))
+        Ok(tally.time.map(|time| Finding::ok(told(time))))
     }
 
-    /// The readers that keep more than this number of lines from being archived.
+    /// The readers that keep more than this number of lines from being removed.
     pub(crate) fn slow_readers(&self, keep: usize) -> Result<Vec<Finding>> {
-        let (_, archived) = self.archived()?;
-        let readers = self.readers(&archived)?;
+        let readers = self.readers(&self.tally()?.1)?;
         let Some(slowest) = readers.iter().map(|reader| reader.place.revision).min() else {
             return Ok(Vec::new());
         };
-        if usize::try_from(self.count(&self.layout.lines())?).is_ok_and(|lines| lines <= keep) {
+        if self.count(&self.layout.lines())? <= keep {
             return Ok(Vec::new());
         }
         let lines = Range {
@@ -134,7 +125,7 @@ impl Inside {
         let finding = |(reader, lines): (&LedgerReader, usize)| {
             let key = &reader.key;
             Finding::warning(format!(
-                "the reader `{key}` keeps {lines} lines of the ledger from being archived"
+                "the reader `{key}` keeps {lines} lines of the ledger from being removed"
             ))
             .fix(format!(
                 "run this export again on its machine (`.tollgate/exports/` has a file with its name, which says where it \
@@ -146,31 +137,18 @@ impl Inside {
         Ok(slow.map(finding).collect())
     }
 
-    fn count(&self, prefix: &str) -> Result<i64> {
-        let range = Range { count_only: true, ..Range::all(prefix) };
-        Ok(self.called(self.client.range(&range))?.count)
-    }
-
-    /// How much there is, and whether anybody archives the ledger, unless readers hold its lines back.
+    /// How much there is, and whether anybody removes old lines of the ledger, unless readers hold them back.
     pub(crate) fn size(&self, are_held_back: bool) -> Result<Vec<Finding>> {
         let (open, done) = (self.count(&self.layout.open_tasks())?, self.count(&self.layout.final_tasks())?);
         let lines = self.count(&self.layout.lines())?;
         let size = Finding::ok(format!(
             "it has {open} keys of open tasks, {done} final tasks and {lines} lines of the ledger"
         ));
-        let are_too_many = usize::try_from(lines).is_ok_and(|lines| lines > 2 * KEEP);
-        let unarchived = (are_too_many && !are_held_back).then(|| {
-            Finding::warning(format!("{lines} lines of the ledger are in the engine, instead of some {KEEP}")).fix(
-                "let `tollgate serve`, `work` or `sync --follow` run on the machine that has the archive, or on any machine if none \
-                 has it; if one runs there, look whether it may write to its `.tollgate/engine/archive`, and whether its disk is full",
-            )
+        let too_many = (lines > 2 * KEEP && !are_held_back).then(|| {
+            Finding::warning(format!("{lines} lines of the ledger are in the engine, instead of some {KEEP}"))
+                .fix("let `tollgate serve`, `work` or `sync --follow` run on any machine: after a minute it removes old lines")
         });
-        let fault =
-            self.archive.as_ref().and_then(|folder| private::read_to_string(&folder.join(LAST_FAULT)).ok());
-        let failed = fault.map(|fault| {
-            Finding::warning(format!("this machine could not archive lines of the ledger: {}", plain(&fault)))
-        });
-        Ok([size].into_iter().chain(unarchived).chain(failed).collect())
+        Ok([size].into_iter().chain(too_many).collect())
     }
 }
 

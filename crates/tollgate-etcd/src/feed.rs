@@ -3,7 +3,7 @@
 //! A watch that ends is made again from the last revision that the view has, so nothing is missed. If the engine has
 //! forgotten that revision (it was compacted), or too much has happened since, everything is looked at again. The thread ends when
 //! the store is dropped. Every process that lives for a while has it, so it also sees to it that old lines of the ledger are
-//! archived.
+//! removed.
 
 use std::io::{BufRead, Read};
 use std::sync::{Arc, PoisonError, Weak};
@@ -91,7 +91,7 @@ pub(crate) fn begin_later(
 fn feed(store: &Weak<Inside>) {
     let mut pause = PAUSES.0;
     while let Some(inside) = store.upgrade() {
-        inside.archive_when_due();
+        inside.trim_when_due();
         let from = inside.with_view(|view| view.revision).unwrap_or(0) + 1;
         let node = inside.client.current();
         let watch = inside.client.watch(node, &inside.layout.tasks(), from);

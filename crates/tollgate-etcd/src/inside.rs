@@ -1,9 +1,8 @@
 //! What the store shares with the thread that feeds its view, and with the locks of its claims.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tollgate_base::error::Result;
@@ -17,7 +16,7 @@ use crate::client::{Called, Client};
 use crate::layout::Layout;
 use crate::line_place::LineSums;
 use crate::message::{Act, KeyValue, Range, RangeAnswer, Txn, TxnAnswer};
-use crate::named::{CachedTask, Named, SeenTask, TextSince};
+use crate::named::{CachedTask, Named, SeenTask};
 use crate::process_lease::ProcessLease;
 use crate::view::View;
 
@@ -32,10 +31,8 @@ pub(crate) struct Inside {
     pub(crate) process_lease: ProcessLease,
     pub(crate) sums: Mutex<LineSums>,
     pub(crate) lease: Duration,
-    pub(crate) archive: Option<PathBuf>,
-    pub(crate) archive_at: Mutex<Instant>,
-    /// The statement about the archive of another machine at the last look, when that had lines to archive.
-    pub(crate) archive_seen: Mutex<Option<i64>>,
+    /// When old lines of the ledger are to be removed.
+    pub(crate) trim_at: Mutex<Instant>,
     pub(crate) journal: JournalCopy,
     pub(crate) view: Mutex<Option<View>>,
     /// Whether the layout in the engine is one that we know.
@@ -56,6 +53,12 @@ impl Inside {
     /// What comes of these acts, which have no condition.
     pub(crate) fn act(&self, success: Vec<Act>) -> Result<TxnAnswer> {
         self.called(self.client.txn(&Txn { success, ..Txn::default() }))
+    }
+
+    /// How many keys there are below a prefix.
+    pub(crate) fn count(&self, prefix: &str) -> Result<usize> {
+        let range = Range { count_only: true, ..Range::all(prefix) };
+        Ok(usize::try_from(self.called(self.client.range(&range))?.count).unwrap_or(0))
     }
 
     /// Looks at all keys of a range, page by page. `look` also gets the range of the next page.
@@ -106,7 +109,7 @@ impl Inside {
     }
 
     /// The text of a task in this slot, exactly as it was seen.
-    pub(crate) fn text_at(&self, name: &TaskName, slot: &Slot, seen: &SeenTask) -> Result<Option<TextSince>> {
+    pub(crate) fn text_at(&self, name: &TaskName, slot: &Slot, seen: &SeenTask) -> Result<Option<Arc<[u8]>>> {
         if let Some(text) = self.with_view(|view| view.text(name, slot, seen)).flatten() {
             return Ok(Some(text));
         }

@@ -1,17 +1,12 @@
 //! Which keys there are, and what their values look like. Pure.
 //!
 //! ```text
-//! P/format                               2
-//! P/converting                           exists while tasks of an earlier format are converted
+//! P/format                               3
 //! P/ledger/STEP_ID                       the answer to a step and its events; immutable, ordered by the revision of its creation
-//! P/archived                             how far the ledger is archived, where, and what those lines add up to
-//! P/reader/MACHINE/NAME                  how far a reader of a machine has read the ledger; bound to a lease. Earlier versions have
-//!                                        P/reader/MACHINE
-//! P/queue/URGENCY/SINCE/NAME STATE       an empty value: the index of the queue. NAME and STATE are separated by a NUL
-//! P/mark/URGENCY/SINCE/NAME STATE        an empty value: one in 64 keys of the index has this one, too
-//! P/queued                               exists if every task that waits to be claimed has a key in the index
+//! P/tally                                what the lines add up to that were removed, and where the kept ones begin
+//! P/reader/MACHINE/NAME                  how far a reader of a machine has read the ledger; bound to a lease
 //! P/task/open/NAME/ID                    a task that is not final: its slot, its claim record and its text. ID is that of the step
-//!                                        that added it; any other if the task was converted
+//!                                        that added it
 //! P/task/final/NAME/ID                   a task that is final
 //! P/task/owner/process/LEASE             exists as long as the process with this lease is alive: it is bound to the lease
 //! P/task/owner/grace/LEASE               exists during the grace period of a process whose lease has ended
@@ -20,10 +15,8 @@
 //! P/task/owner/CLAIM_ID                  exists as long as the owner of this leased claim is alive: it is bound to a lease
 //! ```
 //!
-//! A claim changes as few keys as possible, because each costs: the task, its key in the index, and the line of the ledger. So
-//! the slot is in the value of a task, and the key stays the same until the task is final or gets another name. etcd looks at all keys of a range,
-//! however few it returns. So a page of the index is read only up to the next marks: they are few enough to be looked at. The
-//! index is not below `P/task/`, so that watches do not bring it.
+//! A claim changes as few keys as possible, because each costs: the task, and the line of the ledger. So the slot is in the value
+//! of a task, and the key stays the same until the task is final or gets another name.
 //!
 //! Everything about one name is in two ranges, so one question answers all about it. Final tasks are apart, because there will
 //! be many of them and nobody claims them.
@@ -36,14 +29,13 @@ use serde::{Deserialize, Serialize};
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::name::{ClaimId, StepId};
 use tollgate_base::task::TaskName;
-use tollgate_vault::brief::sortable;
 use tollgate_vault::event::Entry;
 use tollgate_vault::state::Slot;
 use tollgate_vault::store::Landed;
 use tollgate_vault::{ClaimRecord, State};
 
 /// The number of this layout.
-pub(crate) const FORMAT: u32 = 2;
+pub(crate) const FORMAT: u32 = 3;
 
 /// The keys below one prefix.
 #[derive(Debug, Clone)]
@@ -75,14 +67,9 @@ impl Layout {
         format!("{}/format", self.prefix)
     }
 
-    /// Whether tasks of an earlier format are being converted.
-    pub(crate) fn converting(&self) -> String {
-        format!("{}/converting", self.prefix)
-    }
-
-    /// How far the ledger is archived.
-    pub(crate) fn archived(&self) -> String {
-        format!("{}/archived", self.prefix)
+    /// What the removed lines of the ledger add up to.
+    pub(crate) fn tally(&self) -> String {
+        format!("{}/tally", self.prefix)
     }
 
     /// The places of all readers.
@@ -107,52 +94,6 @@ impl Layout {
 
     pub(crate) fn line(&self, id: &StepId) -> String {
         format!("{}/ledger/{id}", self.prefix)
-    }
-
-    /// The index of the queue.
-    pub(crate) fn queue(&self) -> String {
-        format!("{}/queue/", self.prefix)
-    }
-
-    /// Whether the index is complete.
-    pub(crate) fn queued(&self) -> String {
-        format!("{}/queued", self.prefix)
-    }
-
-    /// The key in the index of a task that waits to be claimed since this time; `None` for other tasks. A NUL comes before all
-    /// characters of a name, so keys are sorted like the names.
-    pub(crate) fn in_queue(
-        &self,
-        name: &TaskName,
-        slot: &Slot,
-        urgency: &str,
-        since: Timestamp,
-    ) -> Option<String> {
-        let state = slot.state();
-        state
-            .is_claimable()
-            .then(|| format!("{}/queue/{urgency}/{}/{name}\0{state}", self.prefix, sortable(since)))
-    }
-
-    /// The marks in the index of the queue.
-    pub(crate) fn marks(&self) -> String {
-        format!("{}/mark/", self.prefix)
-    }
-
-    /// The mark of a key of the index; `None` for 63 in 64 of them. The key decides, so nobody has to look for its mark.
-    pub(crate) fn mark_of(&self, in_queue: &str) -> Option<String> {
-        let place = in_queue.strip_prefix(&self.queue())?;
-        // FNV-1a: every machine must come to the same answer, for ever.
-        let mix = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(16_777_619);
-        let hash = place.bytes().fold(2_166_136_261, mix);
-        (hash >> 26 == 0).then(|| format!("{}{place}", self.marks()))
-    }
-
-    /// The task that a key of the index is about; `None` if tollgate did not make it.
-    pub(crate) fn read_queue(&self, key: &[u8]) -> Option<(TaskName, Slot)> {
-        let key = str::from_utf8(key).ok()?.strip_prefix(&self.queue())?;
-        let (name, state) = key.splitn(3, '/').nth(2)?.split_once('\0')?;
-        Some((TaskName::of_file(name).ok()?, read_slot(state)?))
     }
 
     /// Everything about tasks.
@@ -237,7 +178,7 @@ impl Layout {
     }
 }
 
-pub(crate) fn read_slot(text: &str) -> Option<Slot> {
+fn read_slot(text: &str) -> Option<Slot> {
     match text.strip_prefix("In_Progress/") {
         Some(agent) => Some(Slot::InProgress(agent.parse().ok()?)),
         None => State::ALL
@@ -346,12 +287,6 @@ mod tests {
             assert_eq!(layout.read(layout.process(lease).as_bytes()), Some(KeyOf::Process(lease)));
             assert_eq!(layout.read(layout.grace(lease).as_bytes()), Some(KeyOf::Grace(lease)));
         }
-        let since = Timestamp::UNIX_EPOCH;
-        for slot in [Slot::NEEDS_ACTION, Slot::APPROVED] {
-            let key = layout.in_queue(&name, &slot, "21", since).unwrap();
-            assert_eq!(layout.read_queue(key.as_bytes()), Some((name.clone(), slot)));
-        }
-        assert_eq!(layout.in_queue(&name, &Slot::PENDING, "21", since), None);
         for foreign in ["team/one/task/x", "team/one/task/open/a.md/Approved", "team/two/task/open/a.md/", ""]
         {
             assert_eq!(layout.read(foreign.as_bytes()), None, "{foreign}");

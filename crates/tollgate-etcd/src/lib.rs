@@ -20,13 +20,10 @@
 //!
 //! # Invariants
 //!
-//! Every call has a deadline. Nothing is printed and no environment is read: the login is an option. Imports go one way: `store`, then `archive`,
-//! `checkup`, `format`, `lines`, `queue`, `readers`, `replay` and `steps`, then `feed`, then `inside`, then the rest.
+//! Every call has a deadline. Nothing is printed and no environment is read: the login is an option. Imports go one way: `store`, then
+//! `checkup`, `format` and `steps`, then `feed`, `trim`, `readers`, `lines`, `inside`, then the rest.
 
 mod addresses;
-mod archive;
-mod archive_files;
-mod archived;
 mod checkup;
 mod client;
 mod failed;
@@ -41,14 +38,13 @@ mod message;
 mod named;
 mod node_report;
 mod process_lease;
-mod queue;
 mod readers;
-mod replay;
 mod steps;
 mod store;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod trim;
 mod url;
 mod version;
 mod view;

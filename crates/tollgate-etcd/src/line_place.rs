@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::name::Agent;
+use tollgate_vault::event::Entry;
 use tollgate_vault::figures::Tally;
 
 /// A place in the ledger of the engine.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct LinePlace {
     pub(crate) revision: i64,
     /// How many events of that revision were read.
@@ -29,59 +32,37 @@ impl LinePlace {
     }
 }
 
-impl LinePlace {
-    /// The place that a reader has left in the engine. One of an earlier version left only the revision: it may have read
-    /// nothing of that line. What cannot be read is before everything.
-    pub(crate) fn of_reader(value: &[u8]) -> Self {
-        let text = str::from_utf8(value).unwrap_or_default();
-        let only_revision = || text.parse().ok().map(|revision| Self { revision, events: 0 });
-        Self::parse(text).ok().or_else(only_revision).unwrap_or_default()
-    }
-}
-
 impl std::fmt::Display for LinePlace {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}.{}", self.revision, self.events)
     }
 }
 
-/// The place of a reader that began with the first event: in the archive at first, then in the engine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum EventPlace {
-    /// After this line of this piece of the archive.
-    Archive { piece: usize, seq: u64 },
-    /// After this place in the engine.
-    Engine(LinePlace),
-}
-
-impl EventPlace {
-    pub(crate) fn parse(text: &str) -> Result<Self> {
-        let in_archive = |place: &str| {
-            let (piece, seq) = place.split_once('.')?;
-            Some(Self::Archive { piece: piece.parse().ok()?, seq: seq.parse().ok()? })
-        };
-        match text.strip_prefix("archive.").and_then(in_archive) {
-            Some(place) => Ok(place),
-            None if text.is_empty() => Ok(Self::Archive { piece: 0, seq: 0 }),
-            None => LinePlace::parse(text).map(Self::Engine),
-        }
-    }
-}
-
-impl std::fmt::Display for EventPlace {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Archive { piece, seq } => write!(f, "archive.{piece}.{seq}"),
-            Self::Engine(place) => place.fmt(f),
-        }
-    }
-}
-
 /// What all events up to a place add up to.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct LineSums {
+    /// The end of the last line with events.
     pub(crate) place: LinePlace,
+    /// The time of the latest of these events.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) time: Option<Timestamp>,
     pub(crate) tallies: BTreeMap<Agent, Tally>,
+}
+
+impl LineSums {
+    /// Adds the events that come next, up to this place.
+    pub(crate) fn add(&mut self, place: LinePlace, events: &[Entry]) {
+        for entry in events {
+            self.place = place;
+            self.time = self.time.max(Some(entry.time));
+            Tally::add_to(&mut self.tallies, entry.agent.as_ref(), &entry.event);
+        }
+    }
+
+    /// Whether some of these events come after this place. The line of a cursor may be read only in part.
+    pub(crate) fn is_ahead_of(&self, place: LinePlace) -> bool {
+        place < self.place
+    }
 }
 
 #[cfg(test)]
@@ -93,18 +74,8 @@ mod tests {
         assert_eq!(LinePlace::parse("").unwrap(), LinePlace::default());
         let place = LinePlace { revision: 17, events: 2 };
         assert_eq!(LinePlace::parse(&place.to_string()).unwrap(), place);
-        for place in [EventPlace::Engine(place), EventPlace::Archive { piece: 1, seq: 4 }] {
-            assert_eq!(EventPlace::parse(&place.to_string()).unwrap(), place);
+        for bad in ["17", "x.y", "17.", "-"] {
+            assert!(LinePlace::parse(bad).is_err(), "{bad}");
         }
-        for bad in ["17", "x.y", "17.", "-", "archive", "archive.1", "archive.1.x"] {
-            assert!(LinePlace::parse(bad).is_err() && EventPlace::parse(bad).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn the_place_of_a_reader_is_never_later_than_it_was() {
-        let places = [&b"17.2"[..], b"17", b"", b"?", b"\xff"].map(LinePlace::of_reader);
-        let expected = [(17, 2), (17, 0), (0, 0), (0, 0), (0, 0)];
-        assert_eq!(places, expected.map(|(revision, events)| LinePlace { revision, events }));
     }
 }

@@ -2,23 +2,26 @@
 //!
 //! Invariants: a line is written by the transaction of its step, once, and never changed. The revision of that transaction is
 //! its place, so all readers see the same order and a cursor has no gaps. A cursor is a revision, and how many of the events
-//! of that revision were read.
+//! of that revision were read. A reader whose next events were removed is told so.
 
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::name::{Agent, StepId};
 use tollgate_base::visible::plain;
-use tollgate_vault::event::Entry;
+use tollgate_vault::event::{Entry, EventPage};
 use tollgate_vault::figures::Tally;
 
-use crate::archived::Archived;
 use crate::inside::Inside;
 use crate::layout::{LineValue, read, write};
 use crate::line_place::{LinePlace, LineSums};
 use crate::message::{Act, Condition, KeyValue, Range, Txn};
+
+/// How many lines the engine keeps: some days of a busy team, in some ten megabytes.
+pub(crate) const KEEP: usize = if cfg!(test) { 20 } else { 20_000 };
 
 /// How many lines are read at once. The engine looks at all of its lines for each page, so pages are large.
 const LINES: usize = 5000;
@@ -43,13 +46,53 @@ impl LineAt {
 }
 
 impl Inside {
-    /// How far the ledger is archived, and the revision of that statement.
-    pub(crate) fn archived(&self) -> Result<(i64, Archived)> {
-        let found = self.act(vec![Act::get(self.layout.archived())])?;
+    /// The events after a cursor.
+    pub(crate) fn events_after(&self, after: &str, limit: usize) -> Result<EventPage> {
+        let place = LinePlace::parse(after)?;
+        let (events, next) = self.read_on(place, limit)?;
+        // After they were read: what was removed before that may be missing.
+        self.check_kept(place)?;
+        Ok((events, next.to_string()))
+    }
+
+    /// What the removed lines add up to, and the revision of that statement.
+    pub(crate) fn tally(&self) -> Result<(i64, LineSums)> {
+        let found = self.act(vec![Act::get(self.layout.tally())])?;
         match found.found().flatten().next() {
-            Some(kv) => Ok((kv.mod_revision, Archived::known(read(&kv.value)?))),
-            None => Ok((0, Archived::default())),
+            Some(kv) => Ok((kv.mod_revision, read(&kv.value)?)),
+            None => Ok((0, LineSums::default())),
         }
+    }
+
+    /// A cursor before the oldest event that the engine has; empty if it has all of them.
+    pub(crate) fn oldest(&self) -> Result<String> {
+        let (_, LineSums { place, .. }) = self.tally()?;
+        Ok(if place == LinePlace::default() { String::new() } else { place.to_string() })
+    }
+
+    /// A cursor before all events of this time or later.
+    pub(crate) fn cursor_before(&self, time: Timestamp) -> Result<String> {
+        let (_, tally) = self.tally()?;
+        let are_older = tally.time.is_some_and(|newest| newest < time);
+        Ok(if are_older { tally.place.to_string() } else { String::new() })
+    }
+
+    /// All events after this place must be in the engine.
+    pub(crate) fn check_kept(&self, place: LinePlace) -> Result<()> {
+        let (_, tally) = self.tally()?;
+        if !tally.is_ahead_of(place) {
+            return Ok(());
+        }
+        let which = match place == LinePlace::default() {
+            true => "its oldest events".to_owned(),
+            false => format!("events after the place `{place}`, before they were read"),
+        };
+        let time = tally.time.map_or_else(String::new, |time| time.to_string());
+        Err(Fault::invalid(format!(
+            "`{}` keeps the latest {KEEP} lines of the ledger, and has removed {which}: only events after {time} can be read. \
+             To go on with those, run the export once with `--since` and a later time; what it had not sent before is missing in it",
+            self.client.shown
+        )))
     }
 
     /// Records events that belong to no step.
@@ -69,7 +112,7 @@ impl Inside {
         Ok(())
     }
 
-    /// At most this many events after a place, and the place after them. If the archive is ahead of that place by now, some may
+    /// At most this many events after a place, and the place after them. If lines after that place were removed by now, some may
     /// be missing.
     pub(crate) fn read_on(&self, mut place: LinePlace, limit: usize) -> Result<(Vec<Entry>, LinePlace)> {
         let mut events = Vec::new();
@@ -125,29 +168,27 @@ impl Inside {
     pub(crate) fn sum_up(&self) -> Result<BTreeMap<Agent, Tally>> {
         let mut sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
         if sums.place == LinePlace::default() {
-            // What is archived need not be read, and this process has read nothing yet.
-            self.skip_archived(&mut sums)?;
+            // This process has read nothing yet.
+            self.skip_removed(&mut sums)?;
         }
         let (events, next) = loop {
             let read = self.read_on(sums.place, usize::MAX)?;
-            // What was archived in the meantime may be missing in what we read.
-            if !self.skip_archived(&mut sums)? {
+            // What was removed in the meantime may be missing in what we read.
+            if !self.skip_removed(&mut sums)? {
                 break read;
             }
         };
-        for entry in &events {
-            Tally::add_to(&mut sums.tallies, entry.agent.as_ref(), &entry.event);
-        }
+        sums.add(next, &events);
         sums.place = next;
         Ok(sums.tallies.clone())
     }
 
-    /// If the archive is ahead of these sums, they become its own, which are stated: whether it was.
-    fn skip_archived(&self, sums: &mut LineSums) -> Result<bool> {
-        let (_, archived) = self.archived()?;
-        let is_ahead = archived.is_ahead_of(sums.place);
+    /// If lines after these sums were removed, they become the tally of all removed lines: whether they did.
+    fn skip_removed(&self, sums: &mut LineSums) -> Result<bool> {
+        let (_, tally) = self.tally()?;
+        let is_ahead = tally.is_ahead_of(sums.place);
         if is_ahead {
-            *sums = LineSums { place: archived.place(), tallies: archived.tallies };
+            *sums = tally;
         }
         Ok(is_ahead)
     }

@@ -244,10 +244,6 @@ impl Act {
         Self(json!({ "request_range": { "key": encoded(key) } }))
     }
 
-    pub(crate) fn range(range: &Range) -> Self {
-        Self(json!({ "request_range": range.body() }))
-    }
-
     /// Everything that begins with this.
     pub(crate) fn get_all(prefix: &str) -> Self {
         Self(json!({ "request_range": { "key": encoded(prefix), "range_end": encoded(end_of(prefix)) } }))

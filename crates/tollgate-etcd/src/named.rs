@@ -17,9 +17,6 @@ use tollgate_vault::{Claim, ClaimRecord, State, Task};
 use crate::layout::{KeyOf, Layout, TaskHead, read_task, split_slot};
 use crate::message::KeyValue;
 
-/// A text, and since when it is where it is.
-pub(crate) type TextSince = (Arc<[u8]>, Timestamp);
-
 /// The tasks of one name.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Named {
@@ -104,9 +101,8 @@ impl CachedTask {
     }
 
     /// Its text, if there was room for it.
-    pub(crate) fn text(&self) -> Option<TextSince> {
-        let read = self.read();
-        Some((self.value.as_ref()?[read.text_at..].into(), read.task.modified))
+    pub(crate) fn text(&self) -> Option<Arc<[u8]>> {
+        Some(self.value.as_ref()?[self.read().text_at..].into())
     }
 
     pub(crate) fn summary(&self) -> TaskSummary {

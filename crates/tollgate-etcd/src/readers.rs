@@ -1,19 +1,18 @@
-//! Who reads the ledger in the engine, and how far they are, so that the archive does not overtake them.
+//! Who reads the ledger in the engine, and how far they are, so that lines stay until they are read.
 //!
 //! Each reader has one key and one lease, whose id follows from the key. A reader that does not come back is forgotten when
-//! the lease ends. If readers hold back too many lines, the archive does not wait for them: they are told so when they read.
+//! the lease ends. If readers hold back too many lines, the oldest are removed all the same: the readers are told so when they read.
 //!
-//! Limit: a place is read once for each batch that is archived. A reader that leaves its first place after that may be
-//! overtaken by this batch. It is told so when it reads.
+//! Limit: a place is read once for each batch that is removed. This batch may have lines of a reader that leaves its first place
+//! after that. It is told so when it reads.
 
 use std::time::Duration;
 
 use tollgate_base::digest::Digest;
 use tollgate_base::error::Result;
 
-use crate::archived::Archived;
 use crate::inside::Inside;
-use crate::line_place::LinePlace;
+use crate::line_place::{LinePlace, LineSums};
 use crate::message::{Act, Range};
 use crate::process_lease::lease_id;
 
@@ -33,8 +32,9 @@ pub(crate) struct LedgerReader {
 impl Inside {
     /// A reader of this machine has read up to this cursor, and will continue there.
     pub(crate) fn keep_after(&self, reader: &str, cursor: &str) -> Result<()> {
-        // First: a reader that cannot go on must not keep anything from being archived.
-        let place = self.place_in_engine(cursor)?;
+        let place = LinePlace::parse(cursor)?;
+        // First: a reader that cannot go on must not keep anything from being removed.
+        self.check_kept(place)?;
         let key = self.layout.reader(&self.machine, reader);
         let lease = lease_id(&Digest::of(key.as_bytes()).to_string()[..16]);
         if self.called(self.client.keep_alive(lease, self.client.deadline))?.is_none() {
@@ -43,14 +43,18 @@ impl Inside {
         self.act(vec![Act::put_leased(key, place.to_string(), lease)]).map(drop)
     }
 
-    /// The readers that go on in the engine. One that the archive has overtaken cannot.
-    pub(crate) fn readers(&self, archived: &Archived) -> Result<Vec<LedgerReader>> {
+    /// The readers that can go on: nothing that they have not read was removed.
+    pub(crate) fn readers(&self, tally: &LineSums) -> Result<Vec<LedgerReader>> {
         let found = self.called(self.client.range(&Range::all(&self.layout.readers())))?;
         let reader = |key: &[u8], value: &[u8]| LedgerReader {
             key: String::from_utf8_lossy(key).into_owned(),
-            place: LinePlace::of_reader(value),
+            // One that cannot be read is before everything.
+            place: str::from_utf8(value)
+                .ok()
+                .and_then(|text| LinePlace::parse(text).ok())
+                .unwrap_or_default(),
         };
         let readers = found.kvs.iter().map(|kv| reader(&kv.key, &kv.value));
-        Ok(readers.filter(|reader| reader.place.revision >= archived.revision).collect())
+        Ok(readers.filter(|reader| !tally.is_ahead_of(reader.place)).collect())
     }
 }

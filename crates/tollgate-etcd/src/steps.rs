@@ -10,7 +10,6 @@ use tollgate_base::error::{Fault, Result};
 use tollgate_base::name::StepId;
 use tollgate_base::task::TaskName;
 use tollgate_vault::block::author_len;
-use tollgate_vault::brief::urgency_of;
 use tollgate_vault::claim::Tenure;
 use tollgate_vault::state::{Slot, Verb};
 use tollgate_vault::step::TextEdit;
@@ -23,7 +22,6 @@ use crate::layout::{self, Layout, LineValue, TaskHead, write_task};
 use crate::message::{Act, Condition, KeyValue, Txn};
 use crate::named::{Named, SeenTask};
 use crate::process_lease::{HeldMark, new_lease_id};
-use crate::queue;
 
 /// The largest text that people and agents bring.
 const MAX_TEXT: usize = 1 << 20;
@@ -41,18 +39,17 @@ impl Inside {
 
     pub(crate) fn take(&self, step: &Step) -> Result<StepOutcome> {
         let Some(seen) = SeenTask::of(&step.version) else { return Ok(StepOutcome::Conflict) };
-        let Some((text, since)) = self.text_at(&step.task, &step.from, &seen)? else {
+        let Some(text) = self.text_at(&step.task, &step.from, &seen)? else {
             return self.earlier_answer(&step.id);
         };
         if step.check.is_some_and(|sha256| sha256 != Digest::of(&text)) {
             return Ok(StepOutcome::Changed);
         }
-        let waited = self.layout.in_queue(&step.task, &step.from, &urgency_of(&text), since);
         let text = step.edited(&text);
         check_size(&text, most_after(&step.edit))?;
         let (mut name, mut namesakes) = (step.task.clone(), Namesakes::Nowhere);
         for _ in 0..TRIES {
-            match self.try_step(step, &seen, (&name, namesakes), &text, waited.as_deref())? {
+            match self.try_step(step, &seen, (&name, namesakes), &text)? {
                 StepTry::Ended(outcome) => return Ok(outcome),
                 StepTry::Found(found @ Namesakes::Elsewhere(_)) => namesakes = found,
                 StepTry::Found(_) if name == step.task => {
@@ -91,7 +88,6 @@ impl Inside {
         seen: &SeenTask,
         (name, namesakes): (&TaskName, Namesakes),
         text: &[u8],
-        waited: Option<&str>,
     ) -> Result<StepTry> {
         let from = self.layout.task(&step.task, &step.from, &seen.id);
         let to = self.layout.task(name, &step.to, &seen.id);
@@ -99,11 +95,6 @@ impl Inside {
         let mut change = KeyChanges { compare, ..KeyChanges::default() };
         if to != from {
             change.delete(from);
-        }
-        let waits = self.layout.in_queue(name, &step.to, &urgency_of(text), step.at);
-        if waited != waits.as_deref() {
-            change.success.extend(waited.into_iter().flat_map(|key| queue::leave(&self.layout, key)));
-            change.success.extend(waits.iter().flat_map(|key| queue::enter(&self.layout, key)));
         }
         let record = step.record_after(text);
         let claim = record.as_ref().and_then(|record| record.claim.clone());
@@ -244,15 +235,12 @@ impl Inside {
         check_size(text, MAX_EDITED)?;
         let slot = Slot::NEEDS_ACTION;
         let (key, line) = (self.layout.task(task, &slot, id), self.layout.line(id));
-        // The line may be in the archive by now, but the key of a task keeps the id.
+        // The line may have been removed by now, but the key of a task keeps the id.
         let done = format!("{}{id}", self.layout.finals(task));
         let landed = Some((task.clone(), slot.clone()));
         let value = write_task(&slot, &TaskHead::new(now), text)?;
         let told = layout::write(&LineValue { machine: self.machine.clone(), landed, events: Vec::new() })?;
-        let waits = self.layout.in_queue(task, &slot, &urgency_of(text), now);
-        let waits = waits.iter().flat_map(|key| queue::enter(&self.layout, key));
-        let success: Vec<Act> =
-            [Act::put(&key, &value), Act::put(&line, &told)].into_iter().chain(waits).collect();
+        let success = vec![Act::put(&key, &value), Act::put(&line, &told)];
         let beside = self.layout.beside(task, &slot);
         let mut is_free = Condition::all_at(&beside, 0);
         for _ in 0..TRIES {

@@ -16,10 +16,9 @@ use tollgate_vault::claim_lock::Liveness;
 use tollgate_vault::event::{Entry, EventPage, Journal};
 use tollgate_vault::figures::Tally;
 use tollgate_vault::journal_copy::JournalCopy;
-use tollgate_vault::store::{Hint, QueuePage, Scan, TaskSummary, Wake, Watch};
+use tollgate_vault::store::{Hint, Scan, TaskSummary, Wake, Watch};
 use tollgate_vault::{Claim, ClaimLock, State, Step, StepOutcome, Store, Task};
 
-use crate::archive::FIRST_ARCHIVE;
 use crate::client::Client;
 use crate::feed;
 use crate::inside::Inside;
@@ -28,6 +27,7 @@ use crate::message::{Act, KeyValue};
 use crate::named::{CachedTask, Named, SeenTask};
 use crate::process_lease::{ProcessLease, Renewed};
 use crate::tls::Login;
+use crate::trim::FIRST_TRIM;
 use crate::url::EtcdUrl;
 use crate::view::View;
 
@@ -50,8 +50,6 @@ pub struct EtcdOptions {
     pub lease: Duration,
     /// How long one call may take.
     pub deadline: Duration,
-    /// Where old lines of the ledger go, if this machine is to keep them.
-    pub archive: Option<PathBuf>,
     /// Gets a copy of what this process does. The ledger of all machines is in the engine.
     pub journal: Option<Arc<dyn Journal>>,
 }
@@ -64,7 +62,7 @@ pub struct EtcdStore {
 impl EtcdStore {
     /// Opens the store. Nothing is connected before something is asked for.
     pub fn open(options: EtcdOptions) -> Result<Self> {
-        let EtcdOptions { url, login, base, machine, lease, deadline, archive, journal } = options;
+        let EtcdOptions { url, login, base, machine, lease, deadline, journal } = options;
         let inside = Inside {
             client: Client::new(&url, login, deadline, &base)?,
             layout: Layout::new(&url.prefix),
@@ -72,9 +70,7 @@ impl EtcdStore {
             machine,
             sums: Mutex::default(),
             lease,
-            archive,
-            archive_at: Mutex::new(Instant::now() + FIRST_ARCHIVE),
-            archive_seen: Mutex::new(None),
+            trim_at: Mutex::new(Instant::now() + FIRST_TRIM),
             journal: JournalCopy::to(journal),
             view: Mutex::new(None),
             is_known: AtomicBool::new(false),
@@ -157,15 +153,6 @@ impl Store for EtcdStore {
         Ok(Scan { tasks, unfit: Vec::new() })
     }
 
-    fn queue_page(&self, after: &str, limit: usize, _now: Timestamp) -> Result<Option<QueuePage>> {
-        let inside = self.known()?;
-        match inside.with_view(|view| view.heard.elapsed() <= STALE) {
-            // It answers a scan without the engine.
-            Some(true) => Ok(None),
-            _ => inside.queue_page(after, limit),
-        }
-    }
-
     fn get(&self, task: &TaskName, state: Option<State>, _now: Timestamp) -> Result<Option<Task>> {
         let inside = self.known()?;
         // A claim of what the view proposes: the step is compared with the engine. Everything else must be certain.
@@ -183,7 +170,7 @@ impl Store for EtcdStore {
         let Some(seen) = SeenTask::of(&task.version) else { return Ok(None) };
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let text = inside.text_at(&task.name, &task.slot, &seen)?;
-        Ok(text.map(|(text, _)| text[..text.len().min(limit)].to_vec()))
+        Ok(text.map(|text| text[..text.len().min(limit)].to_vec()))
     }
 
     /// The engine ends leases, so it is asked how much time a lease has left.
@@ -213,6 +200,10 @@ impl Store for EtcdStore {
 
     fn events(&self, after: &str, limit: usize) -> Result<EventPage> {
         self.known()?.events_after(after, limit)
+    }
+
+    fn oldest(&self) -> Result<String> {
+        self.known()?.oldest()
     }
 
     fn cursor_before(&self, time: Timestamp) -> Result<String> {

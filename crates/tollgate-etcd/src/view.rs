@@ -4,6 +4,7 @@
 //! correctness. What must be certain (does this claim still own its task?) is asked of the engine.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
 use std::time::Instant;
 
 use tollgate_base::name::{ClaimId, StepId};
@@ -14,7 +15,7 @@ use tollgate_vault::{Claim, State};
 
 use crate::layout::{KeyOf, Layout};
 use crate::message::KeyValue;
-use crate::named::{CachedTask, Named, SeenTask, TextSince};
+use crate::named::{CachedTask, Named, SeenTask};
 
 /// How many bytes of tasks are kept. Texts beyond that are asked for when they are needed.
 const ROOM: usize = 64 << 20;
@@ -138,7 +139,7 @@ impl View {
     }
 
     /// The text of a task in this slot as it was seen, if it still is so and there was room for it.
-    pub(crate) fn text(&self, name: &TaskName, slot: &Slot, seen: &SeenTask) -> Option<TextSince> {
+    pub(crate) fn text(&self, name: &TaskName, slot: &Slot, seen: &SeenTask) -> Option<Arc<[u8]>> {
         let task = self.names.get(name)?.tasks.get(&seen.id)?;
         if task.seen == *seen && task.slot == *slot { task.text() } else { None }
     }

@@ -1,15 +1,11 @@
--- The functions of a vault in PostgreSQL, format 6. They replace those of an older format. What an older format has besides
--- stays: a process of an earlier tollgate may still be connected.
-
--- The last steps that were taken, the latest first. This row says where they brought the task.
-alter table tasks add column if not exists taken text[];
+-- The functions of a vault in PostgreSQL, format 6.
 
 -- The one clock that leases are measured with.
-create or replace function lease_clock() returns timestamptz language sql volatile as 'select clock_timestamp()';
+create function lease_clock() returns timestamptz language sql volatile as 'select clock_timestamp()';
 
 -- Whether every number of a line that was taken before this call is visible, or will never be used. If the answer is worth
 -- it, waits a little; writers that begin in the meantime wait, too.
-create or replace function settle(waits boolean) returns boolean language plpgsql as $$
+create function settle(waits boolean) returns boolean language plpgsql as $$
 begin
     if not waits then
         return pg_try_advisory_xact_lock(@lock@);
@@ -23,12 +19,12 @@ end $$;
 
 -- The commit of this transaction waits for the standbys, although it changes nothing. Its answer says that an earlier
 -- transaction was committed, and that one may have been committed only here.
-create or replace function wait_for_standbys() returns void language sql volatile as
+create function wait_for_standbys() returns void language sql volatile as
     $$ select pg_logical_emit_message(true, 'tollgate', '') $$;
 
 -- Takes a step: the name that the task has now, or null if somebody else was faster. That this name is taken in its new slot is an error. A
 -- step is most of what this server does, so it is two statements and calls nothing that it can do itself.
-create or replace function take_step(
+create function take_step(
     step_id text, task text, in_state text, in_agent text, at_version bigint, to_name text, to_state text, to_agent text,
     fallback text, new_text bytea, new_record text, new_claim text, lease_us bigint, entries text[], new_urgency text
 ) returns text language plpgsql as $$
@@ -67,7 +63,7 @@ begin
 end $$;
 
 -- Adds a task: whether it is there because of this step.
-create or replace function add_task(step_id text, task text, new_text bytea, new_urgency text) returns boolean language plpgsql as $$
+create function add_task(step_id text, task text, new_text bytea, new_urgency text) returns boolean language plpgsql as $$
 begin
     -- The task may be elsewhere by now.
     if exists (select from @@.steps s where s.id = step_id) then
@@ -90,7 +86,7 @@ begin
 end $$;
 
 -- Records events that belong to no step of a task, once.
-create or replace function record_events(step_id text, entries text[]) returns void language plpgsql as $$
+create function record_events(step_id text, entries text[]) returns void language plpgsql as $$
 declare
     line text;
 begin
@@ -109,7 +105,7 @@ end $$;
 --
 -- Connections of tollgate tell the listeners after the commit, if `tollgate.step` says that the step was taken: a notification inside
 -- a transaction makes all commits of the server wait for each other. People do not have to think of that.
-create or replace function new_version() returns trigger language plpgsql as $$
+create function new_version() returns trigger language plpgsql as $$
 begin
     if new.version <> old.version then
         -- A step has done all this.
@@ -133,15 +129,13 @@ begin
     return new;
 end $$;
 -- An urgency alone is no change of a task.
-create or replace trigger new_version
+create trigger new_version
     before insert or update of name, state, agent, version, text, record, claim, lease_until, modified_at, changed_at, xact
     on tasks for each row execute function new_version();
--- It told the listeners until format 4. Its condition was read again for every step.
-drop trigger if exists tell on tasks;
 
-create or replace function count_deletion() returns trigger language plpgsql as $$
+create function count_deletion() returns trigger language plpgsql as $$
 begin
     update @@.tollgate set deletions = deletions + 1;
     return null;
 end $$;
-create or replace trigger count_deletion after delete or truncate on tasks for each statement execute function count_deletion();
+create trigger count_deletion after delete or truncate on tasks for each statement execute function count_deletion();

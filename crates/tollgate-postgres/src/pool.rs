@@ -51,12 +51,11 @@ impl DbLinks {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A new connection to the first host that accepts writes, starting with the last one that did. It is there by `end`, which
-    /// a migration moves.
+    /// A new connection to the first host that accepts writes, starting with the last one that did. It is there by `end`.
     pub(crate) fn connect(
         &self,
         mut listen: impl FnMut() -> Option<Listen>,
-        end: &mut Instant,
+        end: Instant,
     ) -> Result<DbLink, Failure> {
         let hosts = &self.options.hosts;
         let first = self.preferred.load(Ordering::Relaxed);
@@ -115,12 +114,12 @@ impl DbLinks {
         time: AnswerTime,
         ask: impl Fn(&mut DbLink, Instant) -> Result<Vec<Row>, Failure>,
     ) -> Result<Vec<Row>, Failure> {
-        let mut end = Instant::now() + self.options.patience;
+        let end = Instant::now() + self.options.patience;
         let (mut pause, mut lost) = (FIRST_PAUSE, false);
         loop {
             let idle = self.idle().pop();
             let was_idle = idle.is_some();
-            let link = idle.map_or_else(|| self.connect(|| None, &mut end), Ok);
+            let link = idle.map_or_else(|| self.connect(|| None, end), Ok);
             let failure = match link.and_then(|link| self.attempt(link, &ask, end, time)) {
                 Ok(rows) => return Ok(rows),
                 Err(failure) => failure,

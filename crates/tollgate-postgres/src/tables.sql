@@ -25,13 +25,22 @@ create table tasks (
     changed_at timestamptz not null,
     -- The transaction of the last change.
     xact bigint not null,
+    -- Its place in the queue, if it waits to be claimed. Only tollgate can read what a text asks for, so it says how urgent a task is when it
+    -- writes the task. What a person writes has no urgency until a process that reads the queue gives it one.
+    urgency text collate "C",
+    -- The last steps that were taken, the latest first. This row says where they brought the task.
+    taken text[],
     primary key (name, state, agent)
 );
 create index tasks_in_state on tasks (state);
 create index tasks_claimed on tasks (claim) where claim is not null;
 create index tasks_changed on tasks (xact);
+-- The queue: the tasks that wait to be claimed, in order.
+create index tasks_queue on tasks (urgency, modified_at, name collate "C", state collate "C")
+    where state in ('Needs_Action', 'Approved') and urgency is not null;
+create index tasks_without_urgency on tasks (id) where state in ('Needs_Action', 'Approved') and urgency is null;
 
 create table ledger (pos bigint primary key, entry json not null);
 
--- New tasks and events without a task, by the ids of their steps: the answer if the same step arrives again. Format 3 had all steps here.
+-- New tasks and events without a task, by the ids of their steps: the answer if the same step arrives again.
 create table steps (id text primary key, name text, state text, agent text, taken_at timestamptz not null);

@@ -58,8 +58,8 @@ fn run(links: &DbLinks, states: &[State], wake: &Wake, mut stopped: Receiver<()>
                 heard.payload().lines().filter_map(|told| hint(told, &states)).for_each(|hint| wake(hint));
             }))
         };
-        let mut end = Instant::now() + links.options.patience;
-        if let Ok(mut link) = links.connect(hand_on, &mut end)
+        let end = Instant::now() + links.options.patience;
+        if let Ok(mut link) = links.connect(hand_on, end)
             && link.execute(&channel, end).is_ok()
             && let Ok(mut known) = step_numbers(&mut link, links)
         {

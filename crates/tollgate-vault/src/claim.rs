@@ -35,9 +35,8 @@ pub struct Claim {
     /// The action the task names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<Arc<str>>,
-    /// The digest of the author's text. Claims of older versions have none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub author: Option<Digest>,
+    /// The digest of the author's text.
+    pub author: Digest,
     /// A person must approve this action for some agent. If the owner dies, the action may have happened, so it is never
     /// retried without a person.
     pub sensitive: bool,
@@ -66,9 +65,8 @@ pub struct Asked {
     /// The action.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<Arc<str>>,
-    /// The digest of the author's text. Unknown for claims of older versions.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub author: Option<Digest>,
+    /// The digest of the author's text.
+    pub author: Digest,
     /// A person must approve the action for some agent.
     pub sensitive: bool,
 }

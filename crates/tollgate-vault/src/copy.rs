@@ -44,6 +44,8 @@ pub struct CopyReport {
 pub enum CopiedHistory {
     /// The target has all events of the source; this many of them are new there.
     Added(usize),
+    /// The same, of a source that no longer has its oldest events.
+    AddedLatest(usize),
     /// The target has a history of its own, which stays as it is.
     OwnHistory,
 }
@@ -93,9 +95,9 @@ pub fn copy(
     if !working.is_empty() {
         return Ok(Err(CopyDenial::Working(working)));
     }
-    // A history that cannot be read from its beginning is noticed before the first task is copied.
+    // A history that cannot be read is noticed before the first task is copied.
     for store in [from, to] {
-        store.events("", 1)?;
+        store.events(&store.oldest()?, 1)?;
     }
     let (tasks, since, unfit) = inventory(from, now)?;
     let (there, ..) = inventory(to, now)?;
@@ -116,7 +118,8 @@ pub fn copy(
         }
     }
     let history = copy_history(from, to)?;
-    let is_added = matches!(history, CopiedHistory::Added(count) if count > 0);
+    let is_added =
+        matches!(history, CopiedHistory::Added(count) | CopiedHistory::AddedLatest(count) if count > 0);
     if inventory(from, now)?.0 != tasks
         || inventory(to, now)?.0 != tasks
         || is_added && !is_same_history(from, to)?
@@ -257,7 +260,7 @@ fn copy_task(
     }
 }
 
-/// The events of a store about tasks, page by page.
+/// The events about tasks that a store has, page by page.
 struct History<'s> {
     store: &'s dyn Store,
     cursor: String,
@@ -266,8 +269,8 @@ struct History<'s> {
 }
 
 impl<'s> History<'s> {
-    fn of(store: &'s dyn Store) -> Self {
-        Self { store, cursor: String::new(), page: Vec::new().into_iter(), is_over: false }
+    fn of(store: &'s dyn Store) -> Result<Self> {
+        Ok(Self { store, cursor: store.oldest()?, page: Vec::new().into_iter(), is_over: false })
     }
 
     /// The next event about a task: a ledger may have other lines.
@@ -289,13 +292,15 @@ impl<'s> History<'s> {
 
 /// Adds what the target does not have yet, if its history is the beginning of the source's.
 fn copy_history(from: &dyn Store, to: &dyn Store) -> Result<CopiedHistory> {
-    let (mut source, mut target) = (History::of(from), History::of(to));
+    let (mut source, mut target) = (History::of(from)?, History::of(to)?);
     while let Some(there) = target.next()? {
         if source.next()? != Some(there) {
             return Ok(CopiedHistory::OwnHistory);
         }
     }
-    let (mut added, mut next) = (0, None);
+    let added: fn(usize) -> CopiedHistory =
+        if from.oldest()?.is_empty() { CopiedHistory::Added } else { CopiedHistory::AddedLatest };
+    let (mut count, mut next) = (0, None);
     loop {
         let (mut page, mut bytes) = (Vec::new(), 0);
         while page.len() < PAGE
@@ -310,10 +315,10 @@ fn copy_history(from: &dyn Store, to: &dyn Store) -> Result<CopiedHistory> {
             page.push(entry);
         }
         if page.is_empty() {
-            return Ok(CopiedHistory::Added(added));
+            return Ok(added(count));
         }
         to.record(&page)?;
-        added += page.len();
+        count += page.len();
     }
 }
 
@@ -326,7 +331,7 @@ fn sized(history: &mut History<'_>) -> Result<Option<(Entry, usize)>> {
 
 /// Whether both stores have the same events about tasks, in the same order.
 fn is_same_history(from: &dyn Store, to: &dyn Store) -> Result<bool> {
-    let (mut source, mut target) = (History::of(from), History::of(to));
+    let (mut source, mut target) = (History::of(from)?, History::of(to)?);
     loop {
         match (source.next()?, target.next()?) {
             (None, None) => return Ok(true),

@@ -162,7 +162,7 @@ pub(crate) fn claim(
         // Somebody called approved work sensitive, whatever the configuration says now.
         sensitive: from == State::Approved || terms.roles.is_sensitive(action.as_deref()),
         action,
-        author: Some(task.author),
+        author: task.author,
         from,
         id,
     };
@@ -218,7 +218,7 @@ fn new_action(task: &Task, asked: &Asked) -> Option<String> {
 /// What was changed in a task while this claim owned it, although that is not for an agent to change.
 fn altered(task: &Task, claim: &Claim) -> Option<String> {
     // In a task that is not sensitive, an owner may tick off lines of the author's text.
-    let is_new = claim.sensitive && claim.author.is_some_and(|author| author != task.author);
+    let is_new = claim.sensitive && claim.author != task.author;
     let text = || is_new.then(|| "its author's text was changed".to_owned());
     let what = new_action(task, &claim.asked()).or_else(text)?;
     Some(format!("{what} while `{}` owned it", claim.agent))

@@ -233,8 +233,14 @@ pub trait Store: Send + Sync {
     /// Records events that belong to no step, such as a lost race.
     fn record(&self, events: &[Entry]) -> Result<()>;
 
-    /// The events after a cursor, at most `limit` of them, without gaps. If there are fewer, these are all for now.
+    /// The events after a cursor, at most `limit` of them, without gaps. If there are fewer, these are all for now. A fault if
+    /// events after the cursor were removed.
     fn events(&self, after: &str, limit: usize) -> Result<EventPage>;
+
+    /// A cursor before the oldest event that this store has. The default is the beginning, for stores that remove none.
+    fn oldest(&self) -> Result<String> {
+        Ok(String::new())
+    }
 
     /// A cursor before all events of this time or later. The default is the beginning; a store that can tell a later one saves
     /// the reader what is older.
@@ -243,8 +249,8 @@ pub trait Store: Send + Sync {
     }
 
     /// A reader of this machine that will continue from a cursor, perhaps in another process, tells how far it is: the events
-    /// after the cursor stay readable until the next call, or for some days. For stores that move old events elsewhere; the
-    /// others have nothing to do.
+    /// after the cursor stay readable until the next call, or for some days. For stores that remove old events; the others have
+    /// nothing to do.
     fn keep_after(&self, _reader: &str, _cursor: &str) -> Result<()> {
         Ok(())
     }

@@ -243,7 +243,6 @@ fn open_store(
                 machine: machine_name(&private)?,
                 lease: settings.vault.lease.0,
                 deadline: settings.vault.remote_timeout.0.min(LONGEST_CALL),
-                archive: Some(private.join("archive")),
                 journal: copies,
             };
             ("etcd", Arc::new(EtcdStore::open(etcd_options)?))

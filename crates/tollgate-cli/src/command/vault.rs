@@ -89,7 +89,7 @@ pub(crate) fn run(invocation: &Invocation, args: &VaultArgs) -> Result<Answer, C
                 "tasks": report.tasks.iter().map(|(state, count)| (state.to_string(), json!(count))).collect::<serde_json::Map<_, _>>(),
                 "sha256": report.digest.to_string(),
                 "events": match report.history {
-                    CopiedHistory::Added(count) => json!(count),
+                    CopiedHistory::Added(count) | CopiedHistory::AddedLatest(count) => json!(count),
                     CopiedHistory::OwnHistory => json!(null),
                 },
             }),

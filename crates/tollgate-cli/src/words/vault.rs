@@ -16,6 +16,9 @@ pub(crate) fn vault_copied(report: &CopyReport, from: &str, to: &str) -> String 
         CopiedHistory::Added(count) => {
             format!("the history is complete; {count} events were added to the target")
         }
+        CopiedHistory::AddedLatest(count) => format!(
+            "the source no longer has its oldest events; {count} events were added to the target, and its figures count only these"
+        ),
         CopiedHistory::OwnHistory => "the target has a history of its own, which stays as it is".to_owned(),
     };
     format!(

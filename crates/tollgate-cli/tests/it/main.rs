@@ -23,7 +23,6 @@ mod linked_folders;
 mod mcp;
 mod mcp_setup;
 mod merge;
-mod old_state;
 mod outside;
 mod own_state;
 mod owners;

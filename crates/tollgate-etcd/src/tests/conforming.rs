@@ -17,7 +17,7 @@ use tollgate_vault::conformance::{self, Harness};
 use tollgate_vault::event::{Entry, EventPage};
 use tollgate_vault::figures::Tally;
 use tollgate_vault::state::Slot;
-use tollgate_vault::store::{QueuePage, Scan, TaskSummary, Wake, Watch};
+use tollgate_vault::store::{Scan, TaskSummary, Wake, Watch};
 use tollgate_vault::{Agent, Claim, ClaimId, ClaimLock, State, Step, StepOutcome, Store, Task};
 
 use super::cluster::Cluster;
@@ -60,10 +60,6 @@ impl Store for LeasesOnTestClock {
         let mut owned = found.tasks.iter().filter(|task| task.slot.state() == State::InProgress);
         owned.try_for_each(|task| self.end_if_over(&task.name, now))?;
         Ok(found)
-    }
-
-    fn queue_page(&self, after: &str, limit: usize, now: Timestamp) -> Result<Option<QueuePage>> {
-        self.0.queue_page(after, limit, now)
     }
 
     fn get(&self, task: &TaskName, state: Option<State>, now: Timestamp) -> Result<Option<Task>> {

@@ -16,8 +16,8 @@ use tollgate_vault::step::TextEdit;
 use tollgate_vault::store::Hint;
 use tollgate_vault::{ClaimKind, ClaimRequest, Release, State, Step, StepOutcome, Store, Terms, Vault};
 
-use super::archive::{all, work};
 use super::cluster::{Cluster, free_port, post};
+use super::trim::{all, work};
 use super::{fake_node, open, options, shared};
 use crate::client::WATCH;
 use crate::store::{EtcdOptions, EtcdStore};

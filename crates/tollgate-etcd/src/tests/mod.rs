@@ -1,6 +1,5 @@
 //! The store on real etcd nodes.
 
-mod archive;
 mod cluster;
 mod conforming;
 mod deadlines;
@@ -11,11 +10,10 @@ mod namesakes;
 mod queue;
 mod race;
 mod refusals;
-mod replay;
 mod secure;
 mod tenure;
+mod trim;
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,16 +21,7 @@ use crate::{EtcdOptions, EtcdStore, EtcdUrl};
 
 /// A store of one machine at this address.
 fn open(url: &str, machine: &str, lease: Duration) -> EtcdStore {
-    open_with(url, machine, lease, None)
-}
-
-/// The same, with the folder of its archive.
-fn with_archive(url: &str, machine: &str, folder: &Path) -> Arc<EtcdStore> {
-    Arc::new(open_with(url, machine, Duration::from_secs(600), Some(folder.to_owned())))
-}
-
-fn open_with(url: &str, machine: &str, lease: Duration, archive: Option<PathBuf>) -> EtcdStore {
-    EtcdStore::open(EtcdOptions { archive, ..options(url, machine, lease) }).unwrap()
+    EtcdStore::open(options(url, machine, lease)).unwrap()
 }
 
 fn options(url: &str, machine: &str, lease: Duration) -> EtcdOptions {
@@ -43,7 +32,6 @@ fn options(url: &str, machine: &str, lease: Duration) -> EtcdOptions {
         machine: machine.to_owned(),
         lease,
         deadline: Duration::from_secs(10),
-        archive: None,
         journal: None,
     }
 }

@@ -23,7 +23,6 @@ fn store(url: &str, login: Option<(&str, &str)>, base: &Path) -> Result<EtcdStor
         machine: "here".to_owned(),
         lease: Duration::from_secs(60),
         deadline: Duration::from_secs(5),
-        archive: None,
         journal: None,
     })
 }

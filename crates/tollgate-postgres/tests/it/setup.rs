@@ -4,7 +4,6 @@ use std::fs;
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
-use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -12,9 +11,9 @@ use jiff::{SignedDuration, Timestamp};
 use tollgate_base::error::Fault;
 use tollgate_postgres::{PostgresOptions, PostgresStore, PostgresTls};
 use tollgate_vault::checkup::{Finding, Level};
-use tollgate_vault::{ClaimKind, ClaimRequest, StepId, Store, Terms, Vault};
+use tollgate_vault::{StepId, Store};
 
-use crate::server::{Server, hand_over, is_installed, run, sabotage};
+use crate::server::{Server, hand_over, is_installed, run};
 
 #[test]
 fn processes_that_create_the_schema_at_the_same_time_create_it_once() {
@@ -36,70 +35,20 @@ fn processes_that_create_the_schema_at_the_same_time_create_it_once() {
 }
 
 #[test]
-fn a_vault_of_a_later_tollgate_is_refused() {
+fn a_vault_of_another_format_is_refused() {
     if !is_installed() {
         return;
     }
     let server = Server::start("fsync = off");
-    server.store("later").events("", 1).expect("the schema is there");
-    server.sql().batch_execute("update later.tollgate set format = 7").unwrap();
-    let fault = server.store("later").events("", 1).unwrap_err();
+    server.store("other").events("", 1).expect("the schema is there");
+    let refused = |format: u32| {
+        server.sql().batch_execute(&format!("update other.tollgate set format = {format}")).unwrap();
+        server.store("other").events("", 1).unwrap_err()
+    };
+    let fault = refused(7);
     assert!(matches!(fault, Fault::NewerFormat { found: 7, known: 6, .. }), "{fault}");
-}
-
-#[test]
-fn a_vault_of_an_earlier_tollgate_is_migrated_once_and_keeps_its_tasks() {
-    if !is_installed() {
-        return;
-    }
-    let server = Server::start("fsync = off");
-    let (id, task) = (StepId::new().unwrap(), "old".parse().unwrap());
-    let add = |store: &PostgresStore| store.add(&id, &task, b"text", Timestamp::now()).unwrap();
-    add(&server.store("earlier"));
-    // As format 1 was: a task that has gone on is added again if the answer was lost.
-    sabotage(
-        &server,
-        "earlier",
-        "add_task",
-        "exists (select from \"earlier\".steps s where s.id = step_id) then",
-        "false then",
-    );
-    let mut sql = server.sql();
-    let format_1 = "update tollgate set format = 1; update tasks set state = 'Done';
-        insert into tasks (name, state, text) select 't' || n || '.md', 'Needs_Action', 'text' from generate_series(1, 30) n;
-        insert into tasks (name, state, text) values ('first.md', 'Needs_Action', E'---\\npriority: high\\n---\\n');
-        alter table tasks drop column urgency; alter table tasks drop column taken";
-    sql.batch_execute(&format!("set search_path = earlier; {format_1}")).unwrap();
-    thread::scope(|scope| {
-        for _ in 0..8 {
-            scope.spawn(|| add(&server.store("earlier")));
-        }
-    });
-    let found = sql
-        .query_one("select (select format from earlier.tollgate), count(*) from earlier.tasks", &[])
-        .unwrap();
-    assert_eq!((found.get::<_, i32>(0), found.get::<_, i64>(1)), (6, 32));
-    let vault = Vault::new(Arc::new(server.store("earlier")), Terms::default());
-    let request = ClaimRequest { agent: "blue".parse().unwrap(), kind: ClaimKind::Leased, renamed_in: false };
-    let (claimed, _) = vault.claim_next(&request, Timestamp::now()).unwrap();
-    assert_eq!(claimed.unwrap().task.stem(), "first", "the queue has its order");
-}
-
-#[test]
-fn a_migration_may_take_longer_than_a_call() {
-    if !is_installed() {
-        return;
-    }
-    let server = Server::start("fsync = off");
-    server.store("big").events("", 1).expect("the schema is there");
-    // As if there were millions of tasks: each command of the migration takes a while.
-    let slow = "update big.tollgate set format = 1;
-        create function slow() returns event_trigger language plpgsql as 'begin perform pg_sleep(0.5); end';
-        create event trigger slow on ddl_command_end execute function slow()";
-    server.sql().batch_execute(slow).unwrap();
-    let patience = Duration::from_secs(2);
-    let options = PostgresOptions { answer: patience, patience, ..server.options("big") };
-    PostgresStore::open(options).unwrap().events("", 1).expect("it is migrated");
+    let fault = refused(5).to_string();
+    assert!(fault.contains("has format 5, from before the first release"), "{fault}");
 }
 
 /// The URL of a vault on the first of two servers that accepts writes.

@@ -227,11 +227,11 @@ impl FolderStore {
 
     /// Records the events that other workspaces have left for this journal.
     pub(super) fn record_owed(&self) -> Result<()> {
-        let (folder, own) = (self.private.join("owed"), journal_word(self.options.journal.id()));
+        let (folder, own) =
+            (self.private.join("owed"), format!(".{}", journal_word(self.options.journal.id())));
         for name in names_in(&folder)? {
             // Every command comes here, so the files of other workspaces, which may never come back, are not read.
-            let journal = name.to_str().and_then(|name| name.split_once('.')).map(|(_, journal)| journal);
-            if journal.is_some_and(|journal| journal != own) {
+            if !name.to_str().is_some_and(|name| name.ends_with(&own)) {
                 continue;
             }
             let path = folder.join(name);
@@ -392,7 +392,7 @@ fn journal_word(id: &str) -> String {
     Digest::of(id.as_bytes()).to_string()[..16].to_owned()
 }
 
-/// The name of the file with the events of a step for a journal. Earlier versions used the step alone.
+/// The name of the file with the events of a step for a journal.
 fn owed_name(step: &StepId, journal: &str) -> String {
     format!("{step}.{}", journal_word(journal))
 }

@@ -106,6 +106,7 @@ mod tests {
     use std::path::PathBuf;
     use std::process::{Command, Stdio};
     use std::time::Duration;
+    use tollgate_base::digest::Digest;
 
     fn claim(path: &Path) -> (Claim, ClaimLock) {
         let id = ClaimId::new().unwrap();
@@ -119,7 +120,7 @@ mod tests {
             hold: held.token(),
             mode: Mode::Execute,
             action: None,
-            author: None,
+            author: Digest::of(b""),
             sensitive: false,
             from: State::NeedsAction,
         };

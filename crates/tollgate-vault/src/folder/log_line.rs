@@ -85,8 +85,6 @@ pub(super) enum LogLine<'a> {
     Empty,
     /// This is known about a task.
     Noted(Cow<'a, TaskName>, Cow<'a, Noted>),
-    /// It was done, and the task has this name now. Written by earlier versions.
-    Done(Cow<'a, TaskName>),
 }
 
 /// Most lines are shorter, so their bytes are not moved while they are written.
@@ -146,13 +144,6 @@ impl LogState {
                         state.notes.remove(&*task);
                         let noted = noted.map(|(task, noted)| (task.into_owned(), noted.into_owned()));
                         state.notes.extend(noted);
-                    }
-                    Ok(LogLine::Done(landed)) => {
-                        if let Some(LogLine::Plan(plan)) =
-                            plan.and_then(|line| serde_json::from_slice(line).ok())
-                        {
-                            state.settle(&plan.step, &landed);
-                        }
                     }
                     Ok(LogLine::Noted(task, noted)) => {
                         state.notes.insert(task.into_owned(), noted.into_owned());
@@ -223,8 +214,7 @@ mod tests {
         let (task, noted) = (Cow::<TaskName>::Owned("a".parse().unwrap()), Cow::Borrowed(&noted));
         let lines = [
             LogLine::Noted(task.clone(), noted.clone()),
-            LogLine::Taken(task.clone(), Some((task.clone(), noted))),
-            LogLine::Done(task),
+            LogLine::Taken(task.clone(), Some((task, noted))),
             LogLine::Undone,
             LogLine::Empty,
         ];

@@ -10,11 +10,11 @@
 mod apply;
 mod cache;
 pub(crate) mod disk;
+mod format;
 mod held;
 mod last_log;
 mod log;
 mod log_line;
-pub(crate) mod migrate;
 pub(crate) mod scan;
 mod store;
 #[cfg(test)]
@@ -153,7 +153,7 @@ pub(crate) fn make_state_folders(vault: &Path) -> Result<()> {
 }
 
 /// Makes the folder for the vault's state, which is as private as the vault itself: users outside its group never have
-/// access, whatever the umask is. An older version may have made it for everybody.
+/// access, whatever the umask is. A person may have opened it to everybody.
 pub(crate) fn make_private_folder(vault: &Path) -> Result<()> {
     let state = vault.join(".tollgate");
     let mode = if fs::metadata(vault).at("look at", vault)?.mode() & 0o020 == 0 { 0o700 } else { 0o770 };

@@ -17,7 +17,7 @@ use super::disk::{Disk, Moved, date_new, is_at, linked, open_task, read, read_ra
 use super::log::{record_of, stripe_of, version};
 use super::log_line::Noted;
 use super::{
-    FolderOptions, FolderStore, held, make_private_folder, make_state_folders, migrate, private_folder, scan,
+    FolderOptions, FolderStore, format, held, make_private_folder, make_state_folders, private_folder, scan,
     slot_folder, watch,
 };
 use crate::brief::HEAD;
@@ -57,7 +57,7 @@ impl FolderStore {
         for folder in &folders {
             private::create_folders(folder, 0o777).at("make the folder", folder)?;
         }
-        migrate::to_this_format(&private, &*options.journal)?;
+        format::state_or_check(&private)?;
         held::make(&private.join("held"))?;
         let disk = Disk::new(options.durability);
         Ok(Self { vault, private, options, disk, additions: Recent::default(), last_log: Arc::default() })
@@ -240,10 +240,7 @@ impl Store for FolderStore {
     }
 
     fn tallies(&self) -> Result<BTreeMap<Agent, Tally>> {
-        let journal = &self.options.journal;
-        let mut tallies = journal.tallies()?;
-        migrate::add_carried(&self.private, journal.id(), &mut tallies)?;
-        Ok(tallies)
+        self.options.journal.tallies()
     }
 
     fn watch(&self, states: &[State], wake: Wake) -> Result<Option<Watch>> {

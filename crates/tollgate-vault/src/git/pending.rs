@@ -1,4 +1,4 @@
-//! After the push: the same step in the tree; and settling what was interrupted between the two, or done without the remote.
+//! After the push: the same step in the tree; and settling what was interrupted between the two.
 //!
 //! Before a push, its step is written down with the names of its objects. A process that finds this file looks at the remote:
 //! if one of the commits is on the branch, the step was taken, and is finished here; if not, it never happened.
@@ -6,46 +6,19 @@
 //! Invariants: all of this happens under the lock of the conversation. A push that outlives tollgate keeps that lock, so no
 //! push of our own can change what is looked at. What the remote has taken is never undone here. The folder store gets a
 //! step without its events, because it may roll a claim back and take it again; the events are recorded once, after it.
-//!
-//! Earlier versions could work without the remote and listed the tasks in `owed.json`. This version cannot, because two
-//! machines could then work on one task. When it reaches the remote for the first time, each listed task goes from where the
-//! branch has it to where it is here. If somebody else has dealt with the task in the meantime, the remote is right, and the
-//! file is set aside for a person.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use jiff::Timestamp;
-use serde::Deserialize;
-use serde_json::Value;
-
-use super::branch::NewCommit;
-use super::card::ref_of;
 use super::clone::{Conversation, GitStore};
 use super::push::PushPlan;
-use super::remote::Update;
 use super::tree::read;
 use crate::claim::StepId;
-use crate::folder::migrate::to_current_form;
-use crate::state::Slot;
 use crate::step::{Step, StepOutcome, TextEdit};
-use crate::store::{Landed, Store, Task};
+use crate::store::{Landed, Store};
 use tollgate_base::error::{Fault, Result};
-use tollgate_base::task::TaskName;
 
 /// How often the step is tried again because an agent writes to the file at the same moment.
 const TRIES: u32 = 64;
-
-/// A task that was changed without the remote.
-#[derive(Debug, Deserialize)]
-struct Owed {
-    /// Where the branch has it; `None`: it is new.
-    from: Option<(TaskName, Slot)>,
-    /// The tip of the branch at that time.
-    base: String,
-    /// The object of its card at that time.
-    card: Option<String>,
-}
 
 impl GitStore {
     /// The remote does not have this step, unless its answer is known.
@@ -138,100 +111,26 @@ impl GitStore {
         let path = self.pending_path();
         let mut settled = 0;
         if let Some(bytes) = read(&path)? {
-            let plans = parse(&bytes).map_err(|error| Fault::damaged(&path, error))?;
+            let [plan]: [PushPlan; 1] =
+                serde_json::from_slice(&bytes).map_err(|error| Fault::damaged(&path, error))?;
             // The folder store rolls its part back first, so that a step that the remote has starts from the beginning.
             self.tasks().heal()?;
             // Only a glance: what a step does to the tree comes from the step, together with its events.
             self.glance(talk)?;
-            // Earlier versions pushed several steps at once, which the remote took or did not take together.
-            let commits: Vec<String> = plans.iter().flat_map(|plan| plan.commits.clone()).collect();
-            if self.any_landed(&commits)? {
-                for plan in &plans {
-                    let step = &plan.step;
-                    let landed = self.finish_in_tree(plan)?;
-                    // The process that pushed the step may have recorded its events before it died.
-                    if !self.options.folder.journal.has(&step.id, step.at)? {
-                        self.tasks().record(&step.events)?;
-                    }
-                    self.answers.remember(&step.id, Some(landed));
+            if self.any_landed(&plan.commits)? {
+                let step = &plan.step;
+                let landed = self.finish_in_tree(&plan)?;
+                // The process that pushed the step may have recorded its events before it died.
+                if !self.options.folder.journal.has(&step.id, step.at)? {
+                    self.tasks().record(&step.events)?;
                 }
+                self.answers.remember(&step.id, Some(landed));
             }
-            settled = plans.len();
-            self.tasks().disk().remove(&path)?;
-            plans.iter().for_each(|plan| self.not_taken(&plan.step.id));
+            settled = 1;
+            self.forget(&plan)?;
         }
-        self.publish_offline_work(talk)?;
         // A process may also have died between its look and this.
         self.catch_up()?;
         Ok(settled)
     }
-
-    /// Publishes what an earlier version did offline. Cheap if there is nothing.
-    pub(super) fn publish_offline_work(&self, talk: &Conversation) -> Result<()> {
-        let path = self.private.join("owed.json");
-        let Some(bytes) = read(&path)? else { return Ok(()) };
-        let all: BTreeMap<TaskName, Owed> =
-            serde_json::from_slice(&bytes).map_err(|error| Fault::damaged(&path, error))?;
-        // Only a glance: what others did must not be mistaken for what was done here.
-        self.glance(talk)?;
-        for (task, owed) in &all {
-            let Some(found) = self.tasks().get(task, None, Timestamp::UNIX_EPOCH)? else { continue };
-            if !self.publish_owed(talk, &found, owed)? {
-                self.withdraw(&found, owed)?;
-            }
-        }
-        // The cards have changed, too.
-        self.glance(talk)?;
-        self.tasks().disk().remove(&path)
-    }
-
-    /// Whether the remote has the task now as it is here.
-    fn publish_owed(&self, talk: &Conversation, task: &Task, owed: &Owed) -> Result<bool> {
-        let branch = &self.tree.branch;
-        let Some(text) = self.tasks().read(task, u64::MAX)? else { return Ok(false) };
-        let mut is_there = false;
-        let is_taken = self.publish(talk, &mut Vec::new(), |seen| {
-            if let Some(there) = branch.text(&seen.tip, &task.name, &task.slot)? {
-                // Published before a crash, or by somebody else.
-                is_there = there == text;
-                return Ok(None);
-            }
-            let was = |commit: &str| match &owed.from {
-                Some((name, slot)) => branch.text(commit, name, slot),
-                None => Ok(Some(Vec::new())),
-            };
-            let now = was(&seen.tip)?;
-            let old = seen.card(&task.name).map(|found| found.oid.clone());
-            if now.is_none() || now != was(&owed.base)? || old != owed.card {
-                return Ok(None);
-            }
-            let is_known = !task.slot.state().is_final() && task.record.epoch > 0;
-            let card = is_known.then(|| self.new_card(&task.name, task.record.clone())).transpose()?;
-            let new = card.map(|card| branch.make_card(&card)).transpose()?;
-            let name = self.remote.card_ref(&ref_of(&task.name));
-            let has_card = old.is_some() || new.is_some();
-            let mut changes = vec![(branch.path_of(&task.name, &task.slot), Some(text.clone()))];
-            changes.extend(owed.from.iter().map(|(name, slot)| (branch.path_of(name, slot), None)));
-            let message = format!("tollgate: {} went to {} while offline", task.name.stem(), task.slot);
-            Ok(Some((NewCommit { message, changes }, has_card.then_some(Update { name, old, new }))))
-        })?;
-        Ok(is_taken || is_there)
-    }
-
-    /// Sets the file aside, and shows the task where the branch still has it.
-    fn withdraw(&self, task: &Task, owed: &Owed) -> Result<()> {
-        self.tree.set_aside(&self.tasks().path(&task.name, &task.slot), &task.name)?;
-        let Some((name, slot)) = &owed.from else { return Ok(()) };
-        let path = self.tasks().path(name, slot);
-        match self.tree.branch.text(&self.seen()?.tip, name, slot)? {
-            Some(text) if !path.exists() => self.tree.put(&path, &text),
-            _ => Ok(()),
-        }
-    }
-}
-
-fn parse(bytes: &[u8]) -> serde_json::Result<Vec<PushPlan>> {
-    let mut plans: Value = serde_json::from_slice(bytes)?;
-    plans.as_array_mut().into_iter().flatten().for_each(to_current_form);
-    serde_json::from_value(plans)
 }

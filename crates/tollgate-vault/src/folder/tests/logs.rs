@@ -105,11 +105,17 @@ fn two_workspaces_share_a_vault() {
 }
 
 #[test]
-fn a_later_format_is_refused() {
+fn another_format_is_refused() {
     let world = World::new();
-    fs::write(world.at(".tollgate/vault/format"), "3\n").unwrap();
-    let error = FolderStore::open(world.folder.path(), options(&world.journal)).map(|_| ()).unwrap_err();
-    assert_eq!(error.code(), "NEWER_FORMAT");
+    let path = world.at(".tollgate/vault/format");
+    let refused = |format: &str| {
+        fs::write(&path, format).unwrap();
+        let error = FolderStore::open(world.folder.path(), options(&world.journal)).map(|_| ()).unwrap_err();
+        assert_eq!(fs::read_to_string(&path).unwrap(), format, "it is left alone");
+        error
+    };
+    assert_eq!(refused("3\n").code(), "NEWER_FORMAT");
+    assert!(refused("1\n").to_string().contains("has format 1, from before the first release"));
 }
 
 /// Twenty tasks in the hands of one agent, all of the stripe 7, so that one log grows.

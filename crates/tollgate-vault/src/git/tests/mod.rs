@@ -3,7 +3,6 @@
 mod conform;
 mod fate;
 mod lost_answers;
-mod old_state;
 mod people;
 mod power_cut;
 mod race;

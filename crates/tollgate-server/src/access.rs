@@ -30,7 +30,7 @@ use tollgate::digest::Digest;
 use tollgate::error::{Fault, Result};
 use tollgate::name::Agent;
 
-use crate::connections::Connection;
+use crate::connections::{Connection, keeping};
 use crate::fault_response::FaultResponse;
 use crate::guesses::Guesses;
 use crate::hosts::Hosts;
@@ -250,13 +250,11 @@ async fn admit(State(access): State<Arc<Access>>, mut request: Request, next: Ne
         Ok(()) => {
             let Some(visitor) = visitor else { return next.run(request).await };
             let connection = request.extensions().get::<Connection>();
-            let proved = connection.map(|connection| connection.prove(visitor.name()));
+            let Some(proved) = connection.and_then(|connection| connection.prove(visitor.name())) else {
+                return busy();
+            };
             request.extensions_mut().insert(visitor);
-            match proved {
-                Some(Some(proved)) => proved.answered(next.run(request).await),
-                Some(None) => busy(),
-                None => next.run(request).await,
-            }
+            keeping(next.run(request).await, proved)
         }
         Err(denied) => deny(area, denied, request.headers()),
     }

@@ -18,7 +18,7 @@ use tollgate::name::Agent;
 use tower::ServiceExt;
 
 use crate::access::{Access, Credentials, Visitor};
-use crate::connections::{Connections, Limits};
+use crate::connections::{self, Limits};
 use crate::fault_response::FaultResponse;
 use crate::site::Site;
 use crate::workspace_provider::OpenWorkspace;
@@ -101,9 +101,10 @@ impl Bound {
                 // Now, because open pages would keep their connections.
                 pages.feed.close();
             });
-            let serving = Connections::new(Limits::of_this_process()).serve(
+            let serving = connections::serve(
                 listener,
                 router(site, self.access),
+                Limits::of_this_process(),
                 self.stop.0.subscribe(),
             );
             tokio::select! {

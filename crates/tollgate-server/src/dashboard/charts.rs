@@ -10,7 +10,7 @@ use tollgate::vault::state::State;
 
 use super::plot::{Plot, PlotKind, PlotSeries, Scale, duration};
 use super::text::{ago, count};
-use super::view::Visit;
+use super::visit::Visit;
 use crate::trends::{Period, Trends};
 
 /// The time that plots cover.
@@ -144,7 +144,7 @@ fn words(number: u64) -> usize {
 }
 
 /// The four plots of the board, and the links to other spans.
-pub(super) fn overview(visit: &Visit<'_>, wanted: Option<TimeSpan>, now: Timestamp) -> Markup {
+pub(super) fn overview(visit: &Visit, wanted: Option<TimeSpan>, now: Timestamp) -> Markup {
     let Some(trends) = visit.site.ledger().trends else {
         return html! { section.trends aria-label="Trends" { p.none role="status" { "Reading the ledger…" } } };
     };
@@ -274,7 +274,7 @@ fn approvals(covered: &Covered, oldest: Option<Timestamp>, now: Timestamp) -> Ma
 }
 
 /// Writes and refusals over time, for the conflicts page.
-pub(super) fn writes(visit: &Visit<'_>, now: Timestamp) -> Markup {
+pub(super) fn writes(visit: &Visit, now: Timestamp) -> Markup {
     let Some(trends) = visit.site.ledger().trends else { return html! {} };
     let covered = Covered::of(&trends.lock().unwrap_or_else(PoisonError::into_inner), None, now);
     let all = covered.all();

@@ -4,6 +4,7 @@ use maud::html;
 use tollgate::error::Result;
 
 use super::charts::{self, TimeSpan};
+use super::failures::FailedTask;
 use super::ledger::sentence;
 use super::text::{SafeText, count};
 use super::view::{PageContent, no_vault};
@@ -31,10 +32,10 @@ pub(super) fn view(visit: &Visit, open: &OpenWorkspace, span: Option<TimeSpan>) 
         }
     };
     let overview = visit.cache.overview(&visit.site)?;
-    let Some(overview) = &*overview else {
+    let (Some(overview), Some(vault)) = (&*overview, &open.vault) else {
         return Ok(PageContent::new("Board", html! { h1 { "Board" } (no_vault(open)) (latest) }));
     };
-    let failures = visit.cache.failures(&visit.site, open)?;
+    let failures = FailedTask::newest(vault, &tail, now)?;
     let all: usize = overview.columns.iter().map(|column| column.len).sum();
     let main = html! {
         h1.unseen { "Board" }
@@ -58,7 +59,7 @@ pub(super) fn view(visit: &Visit, open: &OpenWorkspace, span: Option<TimeSpan>) 
             @if !failures.is_empty() {
                 section.failures aria-labelledby="failures" {
                     h2 #failures { "Failed attempts" }
-                    ul { @for failed in failures.iter() { (failed.show(now)) } }
+                    ul { @for failed in &failures { (failed.show(now)) } }
                 }
             }
             (latest)

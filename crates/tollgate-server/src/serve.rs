@@ -31,7 +31,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(3);
 const BLOCKING_THREADS: usize = 32;
 
 /// A server that has its address but does not answer yet.
-pub struct Bound {
+pub struct BoundServer {
     listener: TcpListener,
     address: SocketAddr,
     access: Arc<Access>,
@@ -49,7 +49,7 @@ impl Stop {
     }
 }
 
-impl Bound {
+impl BoundServer {
     /// Binds the address. `names` are additional host names of the server, without a port.
     pub fn new(
         listen: SocketAddr,

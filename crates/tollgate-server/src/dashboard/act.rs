@@ -1,6 +1,6 @@
 //! What people do with tasks besides deciding: add, retry, return, change the priority, take an approval back.
 //!
-//! The same checks as for decisions: a token of this server, and what the page showed. A second press gets a clear answer.
+//! Each form carries a token of this server, and what the page showed, as for decisions. A second press gets a clear answer.
 
 use axum::extract::Form;
 use axum::response::{IntoResponse, Redirect, Response};

@@ -29,7 +29,7 @@ const LOOKED_AT: u64 = 2000;
 
 /// The outcome of a refused write.
 enum Fate {
-    /// The same agent wrote the file later: with this line, at this time.
+    /// Its agent wrote the file later: with this line, at this time.
     Resolved(u64, Timestamp),
     /// The agent's turn ended without such a write.
     GivenUp,

@@ -9,8 +9,23 @@ use tollgate_base::digest::Digest;
 use tollgate_base::error::Result;
 use tollgate_base::event::{Event, FileChanged, Mutation, MutationStatus};
 
+use crate::encoder::Encoded;
+use crate::format::ExportFormat;
+use crate::ndjson::NDJSON;
 use crate::origin::ExportOrigin;
 use crate::record::ExportRecord;
+use crate::shipment::BodyForm;
+
+/// Which agent wrote which lines.
+pub(crate) static FORMAT: ExportFormat = ExportFormat {
+    name: "agent-trace",
+    about: "Agent Trace records: which agent wrote which lines",
+    reads_texts: true,
+    encode: |encoder, records, _| {
+        let item = |record: &ExportRecord| trace_record(record, &encoder.origin, &*encoder.texts);
+        Encoded::one_by_one(records, (NDJSON, BodyForm::Lines), item)
+    },
+};
 
 /// The version of the specification, in the form that its JSON Schema asks for.
 const VERSION: &str = "0.1";
@@ -32,7 +47,7 @@ impl FileTexts for NoTexts {
 }
 
 /// The record of a guarded change. `None` for other events, and for moves, which write no lines.
-pub(crate) fn trace_record(
+fn trace_record(
     record: &ExportRecord,
     origin: &ExportOrigin,
     texts: &dyn FileTexts,

@@ -7,10 +7,24 @@ use tollgate_base::digest::Digest;
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::name::{Agent, TurnId};
 
+use crate::encoder::Encoded;
+use crate::format::ExportFormat;
 use crate::record::ExportRecord;
+use crate::shipment::BodyForm;
+
+/// CloudEvents 1.0 in JSON.
+pub(crate) static FORMAT: ExportFormat = ExportFormat {
+    name: "cloudevents",
+    about: "CloudEvents 1.0 in JSON",
+    reads_texts: false,
+    encode: |encoder, records, _| {
+        let item = |record: &ExportRecord| cloud_event(record, &encoder.origin.uri).map(Some);
+        Encoded::one_by_one(records, (BATCH, BodyForm::List), item)
+    },
+};
 
 /// The media type of a list of events.
-pub(crate) const BATCH: &str = "application/cloudevents-batch+json; charset=UTF-8";
+const BATCH: &str = "application/cloudevents-batch+json; charset=UTF-8";
 
 /// One event. Names of extensions are lowercase letters and digits only.
 #[derive(Serialize)]
@@ -36,7 +50,7 @@ pub(crate) fn event_name(record: &ExportRecord) -> String {
 }
 
 /// One event as JSON.
-pub(crate) fn cloud_event(record: &ExportRecord, source: &str) -> Result<String> {
+fn cloud_event(record: &ExportRecord, source: &str) -> Result<String> {
     let wrong = |error: serde_json::Error| Fault::invalid(format!("an event is not JSON: {error}"));
     let described = record.event.described();
     let event = CloudEvent {

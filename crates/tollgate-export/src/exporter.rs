@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use tollgate_base::error::Result;
 
 use crate::agent_trace::FileTexts;
-use crate::encoder::{Encoder, ExportFormat};
+use crate::encoder::{Encoded, Encoder};
+use crate::format::ExportFormat;
 use crate::notice::ExportNotice;
 use crate::origin::ExportOrigin;
 use crate::otlp::OtlpState;
@@ -49,7 +50,7 @@ impl Exporter {
     /// Begins at `since`, else at the saved place, else with the first event.
     pub fn new(
         mut source: Box<dyn EventSource>,
-        (format, origin, texts): (ExportFormat, ExportOrigin, Box<dyn FileTexts>),
+        (format, origin, texts): (&'static ExportFormat, ExportOrigin, Box<dyn FileTexts>),
         mut target: ExportTarget,
         mut saved: Option<SavedExport>,
         since: Option<FirstEvent>,
@@ -110,15 +111,12 @@ impl Exporter {
 
     fn deliver(&mut self, records: &[ExportRecord], tell: &mut dyn FnMut(&ExportNotice)) -> Result<()> {
         let mut state = self.state.clone();
-        let shipments = self.encoder.encode(records, &mut state)?;
+        let Encoded { shipments, events } = self.encoder.encode(records, &mut state)?;
         match (self.target.deliver(&shipments, tell)?, &self.target) {
             (Delivery::Taken { rejected }, _) => {
                 self.state = state;
                 self.rejected += rejected;
-                self.exported += match self.encoder.format {
-                    ExportFormat::Otlp => records.len() as u64,
-                    _ => shipments.iter().map(|shipment| shipment.items.len() as u64).sum(),
-                };
+                self.exported += events as u64;
                 Ok(())
             }
             (Delivery::TooLarge, ExportTarget::Http(receiver)) if records.len() == 1 => {
@@ -207,13 +205,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let asked = Asked::default();
         let key =
-            |to: &str| ExportKey { format: ExportFormat::Ndjson, of: "vault", destination: to.to_owned() };
+            |to: &str| ExportKey { format: &crate::ndjson::FORMAT, of: "vault", destination: to.to_owned() };
         let exporter = |saved| {
             let origin =
                 ExportOrigin { uri: String::new(), version: "1", folder: String::new(), user: String::new() };
             let source = Box::new(Places(0, Rc::clone(&asked)));
             let target = ExportTarget::Stream(Box::new(Vec::new()));
-            Exporter::new(source, (ExportFormat::Ndjson, origin, Box::new(NoTexts)), target, saved, None)
+            Exporter::new(source, (&crate::ndjson::FORMAT, origin, Box::new(NoTexts)), target, saved, None)
         };
         let mut first = exporter(Some(SavedExport::open(folder.path(), key("there")).unwrap())).unwrap();
         first.advance(&mut |_| ()).unwrap();

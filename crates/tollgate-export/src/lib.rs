@@ -7,13 +7,15 @@
 //! - in order, and with stable ids: an event that is exported twice has the same id both times;
 //! - bounded memory: one page of events is under way at a time, and a receiver that takes none makes the export wait.
 //!
-//! `exporter` moves the events; `source` reads them, `encoder` writes them in a format, `target` delivers them, `saved`
+//! `exporter` moves the events; `source` reads them, `encoder` writes them in one of the `format`s, `target` delivers them, `saved`
 //! remembers how far the export has come.
 
 mod agent_trace;
 mod cloudevents;
 mod encoder;
 mod exporter;
+mod format;
+mod ndjson;
 mod notice;
 mod origin;
 mod otlp;
@@ -26,10 +28,11 @@ mod source;
 mod target;
 
 pub use agent_trace::{FileTexts, NoTexts};
-pub use encoder::ExportFormat;
 pub use exporter::{ExportStep, Exporter};
+pub use format::{ExportFormat, FORMATS};
 pub use notice::ExportNotice;
 pub use origin::ExportOrigin;
+pub use otlp::FORMAT as OTLP;
 pub use out_file::OutFile;
 pub use receiver::{Receiver, ReceiverOptions};
 pub use record::ExportRecord;

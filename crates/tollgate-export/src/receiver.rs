@@ -55,7 +55,7 @@ pub struct Receiver {
 
 /// What came of a request.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Posted {
+pub(crate) enum PostOutcome {
     /// The receiver took it, and answered this.
     Taken(Vec<u8>),
     /// It must be smaller.
@@ -63,7 +63,7 @@ pub(crate) enum Posted {
 }
 
 /// Why a request was not taken.
-enum NotTaken {
+enum PostFailure {
     /// It may be taken later, after a pause if the receiver named one.
     ForNow(String, Option<Duration>),
     /// It will never be taken.
@@ -102,7 +102,11 @@ impl Receiver {
     }
 
     /// Offers one request until it is taken.
-    pub(crate) fn post(&self, shipment: &Shipment, tell: &mut dyn FnMut(&ExportNotice)) -> Result<Posted> {
+    pub(crate) fn post(
+        &self,
+        shipment: &Shipment,
+        tell: &mut dyn FnMut(&ExportNotice),
+    ) -> Result<PostOutcome> {
         let url = match shipment.path {
             "" => self.endpoint.clone(),
             path => format!("{}/{path}", self.endpoint.trim_end_matches('/')),
@@ -117,8 +121,8 @@ impl Receiver {
                     }
                     return Ok(posted);
                 }
-                Err(NotTaken::ForGood(what)) => return Err(self.undelivered(what)),
-                Err(NotTaken::ForNow(why, asked)) => (why, asked),
+                Err(PostFailure::ForGood(what)) => return Err(self.undelivered(what)),
+                Err(PostFailure::ForNow(why, asked)) => (why, asked),
             };
             let next = asked.map_or_else(|| jittered(pause), |asked| asked.min(LONGEST_ASKED));
             if self.patience.is_some_and(|patience| begun.elapsed() + next > patience) {
@@ -132,16 +136,21 @@ impl Receiver {
         }
     }
 
-    fn try_post(&self, url: &str, media_type: &str, body: &[u8]) -> std::result::Result<Posted, NotTaken> {
+    fn try_post(
+        &self,
+        url: &str,
+        media_type: &str,
+        body: &[u8],
+    ) -> std::result::Result<PostOutcome, PostFailure> {
         let mut request = self.agent.post(url).header("Content-Type", media_type);
         for (name, value) in &self.headers {
             request = request.header(name, value);
         }
         let lost = |error: ureq::Error| match error {
             ureq::Error::BadUri(_) | ureq::Error::Http(_) | ureq::Error::TooManyRedirects => {
-                NotTaken::ForGood(error.to_string())
+                PostFailure::ForGood(error.to_string())
             }
-            error => NotTaken::ForNow(error.to_string(), None),
+            error => PostFailure::ForNow(error.to_string(), None),
         };
         let mut answer = request.send(body).map_err(lost)?;
         let status = answer.status();
@@ -150,15 +159,15 @@ impl Receiver {
         let text = answer.body_mut().with_config().limit(ANSWER).read_to_vec();
         if status.is_success() {
             // The request was taken, even if the rest of the answer is lost.
-            return Ok(Posted::Taken(text.unwrap_or_default()));
+            return Ok(PostOutcome::Taken(text.unwrap_or_default()));
         }
         let text = text.unwrap_or_default();
         let excerpt: String = String::from_utf8_lossy(&text).chars().take(200).collect();
         let what = format!("HTTP {status} {}", excerpt.trim().escape_debug()).trim_end().to_owned();
         match status.as_u16() {
-            413 => Ok(Posted::TooLarge),
-            408 | 429 | 502 | 503 | 504 => Err(NotTaken::ForNow(what, asked)),
-            _ => Err(NotTaken::ForGood(what)),
+            413 => Ok(PostOutcome::TooLarge),
+            408 | 429 | 502 | 503 | 504 => Err(PostFailure::ForNow(what, asked)),
+            _ => Err(PostFailure::ForGood(what)),
         }
     }
 

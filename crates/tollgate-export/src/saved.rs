@@ -14,7 +14,7 @@ use tollgate_base::lock::Lock;
 use tollgate_base::private;
 use tollgate_base::settings::Durability;
 
-use crate::encoder::ExportFormat;
+use crate::format::ExportFormat;
 use crate::otlp::OtlpState;
 
 /// The version of the file. A later one is refused.
@@ -27,7 +27,7 @@ const LOCK_WAIT: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone)]
 pub struct ExportKey {
     /// The format.
-    pub format: ExportFormat,
+    pub format: &'static ExportFormat,
     /// Which events: `ledger` or `vault`.
     pub of: &'static str,
     /// The path of the file, or the address.
@@ -57,7 +57,7 @@ impl SavedExport {
     /// The place of this export, in a folder for such places.
     pub fn open(folder: &Path, key: ExportKey) -> Result<Self> {
         private::create_folders(folder, 0o777).at("make the folder", folder)?;
-        let id = Digest::of(format!("{} {} {}", key.format.as_str(), key.of, key.destination).as_bytes());
+        let id = Digest::of(format!("{} {} {}", key.format.name, key.of, key.destination).as_bytes());
         let name = &id.to_string()[..16];
         let lock_path = folder.join(format!("{name}.lock"));
         let lock = Lock::acquire(&lock_path, LOCK_WAIT)?
@@ -90,7 +90,7 @@ impl SavedExport {
         let ExportKey { format, of, destination } = &self.key;
         let saved = SavedFile {
             version: VERSION,
-            to: format.as_str().to_owned(),
+            to: format.name.to_owned(),
             of: (*of).to_owned(),
             destination: destination.clone(),
             place,

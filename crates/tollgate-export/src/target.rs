@@ -7,7 +7,7 @@ use tollgate_base::error::{At, Result};
 use crate::notice::ExportNotice;
 use crate::otlp::rejected;
 use crate::out_file::OutFile;
-use crate::receiver::{Posted, Receiver};
+use crate::receiver::{PostOutcome, Receiver};
 use crate::shipment::Shipment;
 
 /// Where encoded events go.
@@ -45,8 +45,8 @@ impl ExportTarget {
                 }
                 Self::File(file) => file.append(&shipment.lines())?,
                 Self::Http(receiver) => match receiver.post(shipment, tell)? {
-                    Posted::TooLarge => return Ok(Delivery::TooLarge),
-                    Posted::Taken(answer) => {
+                    PostOutcome::TooLarge => return Ok(Delivery::TooLarge),
+                    PostOutcome::Taken(answer) => {
                         if let Some((count, message)) = rejected(&answer) {
                             refused += count;
                             tell(&ExportNotice::Rejected { count, message });

@@ -30,12 +30,12 @@ use tollgate::digest::Digest;
 use tollgate::error::{Fault, Result};
 use tollgate::name::Agent;
 
-use crate::connections::Connection;
+use crate::connections::{Connection, keeping};
 use crate::fault_response::FaultResponse;
 use crate::guesses::Guesses;
 use crate::hosts::Hosts;
 use crate::secret::{Secret, same};
-use crate::tokens::{Opens, TokenFile};
+use crate::tokens::{TokenFile, TokenScope};
 
 /// Who may visit a server, besides everybody who may see its figures.
 #[derive(Debug)]
@@ -92,7 +92,7 @@ impl Area {
 
 /// Why a request was denied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Denied {
+enum AccessDenial {
     /// It does not say who sends it, or proves it with a wrong token.
     Unknown,
     /// Its sender may not visit this.
@@ -164,8 +164,8 @@ impl Access {
         let found = tokio::task::spawn_blocking(move || tokens.find(&given)).await;
         let found = found.map_err(|_| Fault::Invalid { what: "internal error in the server".into() })??;
         Ok(found.map(|token| match token.opens {
-            Opens::Mcp => Visitor::Agent(token.name),
-            Opens::Figures => Visitor::Monitor,
+            TokenScope::Mcp => Visitor::Agent(token.name),
+            TokenScope::Figures => Visitor::Monitor,
         }))
     }
 
@@ -200,15 +200,15 @@ impl Access {
     }
 
     /// Whether this visitor may visit this area.
-    fn may_visit(&self, area: Area, visitor: Option<&Visitor>) -> Result<(), Denied> {
+    fn may_visit(&self, area: Area, visitor: Option<&Visitor>) -> Result<(), AccessDenial> {
         match (area, visitor) {
             (Area::Login, _)
             | (Area::Mcp, Some(Visitor::Agent(_)))
             | (Area::Figures, Some(Visitor::Person(_) | Visitor::Monitor))
             | (Area::People, Some(Visitor::Person(_))) => Ok(()),
             (Area::Figures, _) if self.is_local => Ok(()),
-            (_, Some(_)) => Err(Denied::NotYours),
-            (_, None) => Err(Denied::Unknown),
+            (_, Some(_)) => Err(AccessDenial::NotYours),
+            (_, None) => Err(AccessDenial::Unknown),
         }
     }
 }
@@ -250,13 +250,11 @@ async fn admit(State(access): State<Arc<Access>>, mut request: Request, next: Ne
         Ok(()) => {
             let Some(visitor) = visitor else { return next.run(request).await };
             let connection = request.extensions().get::<Connection>();
-            let proved = connection.map(|connection| connection.prove(visitor.name()));
+            let Some(proved) = connection.and_then(|connection| connection.prove(visitor.name())) else {
+                return busy();
+            };
             request.extensions_mut().insert(visitor);
-            match proved {
-                Some(Some(proved)) => proved.answered(next.run(request).await),
-                Some(None) => busy(),
-                None => next.run(request).await,
-            }
+            keeping(next.run(request).await, proved)
         }
         Err(denied) => deny(area, denied, request.headers()),
     }
@@ -308,17 +306,17 @@ fn private(answer: impl IntoResponse) -> Response {
     ([(CACHE_CONTROL, "no-store"), (REFERRER_POLICY, "no-referrer")], answer).into_response()
 }
 
-fn deny(area: Area, denied: Denied, headers: &HeaderMap) -> Response {
+fn deny(area: Area, denied: AccessDenial, headers: &HeaderMap) -> Response {
     let wants_a_page = headers
         .get(ACCEPT)
         .and_then(|accept| accept.to_str().ok())
         .is_some_and(|accept| accept.contains("text/html"));
     let sentence = match (area, denied) {
-        (Area::Mcp, Denied::Unknown) => {
+        (Area::Mcp, AccessDenial::Unknown) => {
             "`/mcp` needs the token of an agent: run `tollgate token add NAME` in the workspace, then send \
              `Authorization: Bearer TOKEN`\n"
         }
-        (Area::Mcp, Denied::NotYours) => {
+        (Area::Mcp, AccessDenial::NotYours) => {
             "`/mcp` is for agents, and this is not the token of an agent: run `tollgate token add NAME` in the workspace, \
              then send that token\n"
         }
@@ -326,23 +324,23 @@ fn deny(area: Area, denied: Denied, headers: &HeaderMap) -> Response {
             "`/health` and `/metrics` need a token beyond loopback: run `tollgate token add NAME --monitor` in the \
              workspace, then send `Authorization: Bearer TOKEN`\n"
         }
-        (Area::People | Area::Login, Denied::NotYours) => {
+        (Area::People | Area::Login, AccessDenial::NotYours) => {
             "this page is for people, and this is the token of a program: the token of an agent opens only `/mcp`\n"
         }
-        (Area::People | Area::Login, Denied::Unknown) if wants_a_page => {
+        (Area::People | Area::Login, AccessDenial::Unknown) if wants_a_page => {
             return ask_for_the_secret(
                 "Open the address that <code>tollgate serve</code> printed, or paste the token from it.",
             );
         }
-        (Area::People | Area::Login, Denied::Unknown) => {
+        (Area::People | Area::Login, AccessDenial::Unknown) => {
             "this page needs the person's token: open the address that `tollgate serve` printed\n"
         }
     };
     match denied {
-        Denied::Unknown => {
+        AccessDenial::Unknown => {
             (StatusCode::UNAUTHORIZED, [(WWW_AUTHENTICATE, "Bearer")], sentence).into_response()
         }
-        Denied::NotYours => (StatusCode::FORBIDDEN, sentence).into_response(),
+        AccessDenial::NotYours => (StatusCode::FORBIDDEN, sentence).into_response(),
     }
 }
 
@@ -413,7 +411,7 @@ mod tests {
     fn everybody_visits_only_their_own_area() {
         let (person, agent) = (Visitor::Person("x".into()), Visitor::Agent("blue".parse().unwrap()));
         let visitors = [Some(&person), Some(&agent), Some(&Visitor::Monitor), None];
-        use Denied::{NotYours, Unknown};
+        use AccessDenial::{NotYours, Unknown};
         for (listen, path, wanted) in [
             ("127.0.0.1:1", "/mcp", [Err(NotYours), Ok(()), Err(NotYours), Err(Unknown)]),
             ("127.0.0.1:1", "/health", [Ok(()); 4]),

@@ -138,9 +138,10 @@ impl LedgerMonitor {
     }
 }
 
-type Reading = (Follower, Sums, Arc<Mutex<Trends>>);
+/// How far the ledger was read, and what was added up on the way.
+type MonitorState = (Follower, Sums, Arc<Mutex<Trends>>);
 
-fn advance((mut follower, mut sums, trends): Reading) -> (Reading, Result<Followed>) {
+fn advance((mut follower, mut sums, trends): MonitorState) -> (MonitorState, Result<Followed>) {
     let mut adding = trends.lock().unwrap_or_else(PoisonError::into_inner);
     let followed = follower.advance(BATCH, |line| {
         sums.add(&line);

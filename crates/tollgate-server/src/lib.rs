@@ -27,7 +27,6 @@ pub mod ledger_monitor;
 pub mod mcp;
 mod metrics;
 pub mod notices;
-mod patience;
 pub mod secret;
 pub mod serve;
 pub mod site;

@@ -18,7 +18,7 @@ use tollgate::name::Agent;
 use tower::ServiceExt;
 
 use crate::access::{Access, Credentials, Visitor};
-use crate::connections::{Connections, Limits};
+use crate::connections::{self, Limits};
 use crate::fault_response::FaultResponse;
 use crate::site::Site;
 use crate::workspace_provider::OpenWorkspace;
@@ -31,7 +31,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(3);
 const BLOCKING_THREADS: usize = 32;
 
 /// A server that has its address but does not answer yet.
-pub struct Bound {
+pub struct BoundServer {
     listener: TcpListener,
     address: SocketAddr,
     access: Arc<Access>,
@@ -49,7 +49,7 @@ impl Stop {
     }
 }
 
-impl Bound {
+impl BoundServer {
     /// Binds the address. `names` are additional host names of the server, without a port.
     pub fn new(
         listen: SocketAddr,
@@ -101,9 +101,10 @@ impl Bound {
                 // Now, because open pages would keep their connections.
                 pages.feed.close();
             });
-            let serving = Connections::new(Limits::of_this_process()).serve(
+            let serving = connections::serve(
                 listener,
                 router(site, self.access),
+                Limits::of_this_process(),
                 self.stop.0.subscribe(),
             );
             tokio::select! {

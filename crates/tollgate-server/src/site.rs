@@ -23,7 +23,7 @@ use crate::late_write_check;
 use crate::ledger_monitor::{LedgerMonitor, LedgerStatus};
 use crate::notices::delivery::{NoticeQueue, NoticeTarget};
 use crate::secret::Secret;
-use crate::watch::{FolderWatch, StatePart, Touched};
+use crate::watch::{FolderWatch, StatePart, TouchedTasks};
 use crate::workspace_provider::{OpenWorkspace, WorkspaceProvider};
 
 /// The options of the server, besides its workspace.
@@ -241,7 +241,9 @@ impl SiteState {
         let was_read = std::mem::replace(&mut kept.is_read, false);
         // Taken under the lock: a request that finds nothing touched waits for the lock, and so sees the update.
         match self.watch.take_touched() {
-            Touched::These { tasks, states } if was_read => kept.board.catch_up(vault, tasks, states, now)?,
+            TouchedTasks::These { tasks, states } if was_read => {
+                kept.board.catch_up(vault, tasks, states, now)?
+            }
             _ => kept.board = Board::read(vault, now)?,
         }
         kept.is_read = true;

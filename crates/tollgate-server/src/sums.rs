@@ -59,9 +59,9 @@ impl Histogram {
 }
 
 /// Counters by agent.
-pub(crate) type ByAgent = BTreeMap<String, u64>;
+pub(crate) type AgentCounters = BTreeMap<String, u64>;
 /// Counters by agent and one more label.
-pub(crate) type ByAgentAnd = BTreeMap<(String, String), u64>;
+pub(crate) type LabelledCounters = BTreeMap<(String, String), u64>;
 
 /// All sums.
 #[derive(Debug, Clone, PartialEq)]
@@ -69,20 +69,20 @@ pub(crate) struct Sums {
     /// Lines, by action type.
     pub(crate) lines: BTreeMap<String, u64>,
     /// Changed files.
-    pub(crate) mutations: ByAgent,
+    pub(crate) mutations: AgentCounters,
     /// Refused writes, by `error_type`.
-    pub(crate) refusals: ByAgentAnd,
+    pub(crate) refusals: LabelledCounters,
     /// Saves by other programs that the late-write check found.
     pub(crate) late_writes: u64,
-    pub(crate) claims: ByAgent,
-    pub(crate) claims_lost: ByAgent,
+    pub(crate) claims: AgentCounters,
+    pub(crate) claims_lost: AgentCounters,
     /// Released tasks, by new state.
-    pub(crate) releases: ByAgentAnd,
+    pub(crate) releases: LabelledCounters,
     /// Decisions by people.
     pub(crate) decisions: BTreeMap<String, u64>,
     /// Tasks reclaimed from dead owners.
     pub(crate) reclaims: u64,
-    pub(crate) turns: ByAgent,
+    pub(crate) turns: AgentCounters,
     pub(crate) commit: Histogram,
     pub(crate) pick_up: Histogram,
     names: BTreeMap<String, ()>,
@@ -92,15 +92,15 @@ impl Default for Sums {
     fn default() -> Self {
         Self {
             lines: BTreeMap::new(),
-            mutations: ByAgent::new(),
-            refusals: ByAgentAnd::new(),
+            mutations: AgentCounters::new(),
+            refusals: LabelledCounters::new(),
             late_writes: 0,
-            claims: ByAgent::new(),
-            claims_lost: ByAgent::new(),
-            releases: ByAgentAnd::new(),
+            claims: AgentCounters::new(),
+            claims_lost: AgentCounters::new(),
+            releases: LabelledCounters::new(),
             decisions: BTreeMap::new(),
             reclaims: 0,
-            turns: ByAgent::new(),
+            turns: AgentCounters::new(),
             commit: Histogram::new(COMMIT_BUCKETS),
             pick_up: Histogram::new(PICK_UP_BUCKETS),
             names: BTreeMap::new(),

@@ -35,7 +35,7 @@ const WAIT: Duration = Duration::from_secs(5);
 /// What a token opens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Opens {
+pub enum TokenScope {
     /// `/mcp`, as the agent of the token's name.
     Mcp,
     /// `/health` and `/metrics`.
@@ -48,7 +48,7 @@ pub struct Token {
     /// The name of the agent or of the monitoring program.
     pub name: Agent,
     /// What it opens.
-    pub opens: Opens,
+    pub opens: TokenScope,
     /// When it was added.
     pub added: Timestamp,
     /// The hash of the secret.
@@ -95,7 +95,7 @@ impl TokenFile {
     }
 
     /// Adds a token and returns its secret, which is stored nowhere. `None` if there is a token of this name.
-    pub fn add(&self, name: &Agent, opens: Opens, now: Timestamp) -> Result<Option<Secret>> {
+    pub fn add(&self, name: &Agent, opens: TokenScope, now: Timestamp) -> Result<Option<Secret>> {
         let secret = Secret::random()?;
         let token = Token { name: name.clone(), opens, added: now, sha256: secret.hash() };
         let added = self.change(|tokens| {
@@ -183,12 +183,12 @@ mod tests {
         let (_keep, file) = file();
         assert_eq!(file.list().unwrap(), []);
         let now = Timestamp::UNIX_EPOCH;
-        let blue = file.add(&agent("blue"), Opens::Mcp, now).unwrap().unwrap();
-        let watch = file.add(&agent("watch"), Opens::Figures, now).unwrap().unwrap();
-        assert!(file.add(&agent("blue"), Opens::Mcp, now).unwrap().is_none(), "the name is taken");
+        let blue = file.add(&agent("blue"), TokenScope::Mcp, now).unwrap().unwrap();
+        let watch = file.add(&agent("watch"), TokenScope::Figures, now).unwrap().unwrap();
+        assert!(file.add(&agent("blue"), TokenScope::Mcp, now).unwrap().is_none(), "the name is taken");
         let found = file.find(&blue.hash()).unwrap().unwrap();
-        assert_eq!((found.name.as_str(), found.opens), ("blue", Opens::Mcp));
-        assert_eq!(file.find(&watch.hash()).unwrap().unwrap().opens, Opens::Figures);
+        assert_eq!((found.name.as_str(), found.opens), ("blue", TokenScope::Mcp));
+        assert_eq!(file.find(&watch.hash()).unwrap().unwrap().opens, TokenScope::Figures);
         assert_eq!(file.find(&Digest::of(b"x")).unwrap(), None);
         assert!(file.remove(&agent("blue")).unwrap() && !file.remove(&agent("blue")).unwrap());
         assert_eq!(file.find(&blue.hash()).unwrap(), None);
@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn the_file_is_private_and_holds_no_secret() {
         let (_keep, file) = file();
-        let secret = file.add(&agent("blue"), Opens::Mcp, Timestamp::UNIX_EPOCH).unwrap().unwrap();
+        let secret = file.add(&agent("blue"), TokenScope::Mcp, Timestamp::UNIX_EPOCH).unwrap().unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&file.0), mode(file.0.parent().unwrap())), (0o600, 0o700));
         assert!(!fs::read_to_string(&file.0).unwrap().contains(secret.reveal()));

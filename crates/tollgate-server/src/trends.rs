@@ -241,40 +241,40 @@ mod tests {
     use serde_json::json;
 
     /// What happened, and when.
-    type Happened = (Timestamp, Event);
+    type TimedEvent = (Timestamp, Event);
 
     fn happened(
         second: i64,
         action: &str,
         payload: serde_json::Value,
         result: serde_json::Value,
-    ) -> Happened {
+    ) -> TimedEvent {
         let event = json!({"action_type": action, "payload": payload, "result": result});
         let event: Event = serde_json::from_value(event).unwrap();
         assert!(!matches!(event, Event::Other { .. }), "{event:?}");
         (Timestamp::from_second(second).unwrap(), event)
     }
 
-    fn claim(second: i64, task: &str, waited_ms: i64) -> Happened {
+    fn claim(second: i64, task: &str, waited_ms: i64) -> TimedEvent {
         let payload = json!({"task": task, "claim_id": "c-0123456789abcdef", "epoch": 1, "mode": "execute",
             "from": "Needs_Action", "attempt": 1, "waited_ms": waited_ms, "step": "s-0123456789abcdef"});
         happened(second, "CLAIM", payload, json!({"status": "CLAIMED"}))
     }
 
-    fn release(second: i64, task: &str, state: &str) -> Happened {
+    fn release(second: i64, task: &str, state: &str) -> TimedEvent {
         let payload = json!({"task": task, "claim_id": "c-0123456789abcdef", "epoch": 1, "result": "success",
             "duration_s": 1, "step": "s-0123456789abcdef"});
         happened(second, "RELEASE", payload, json!({"status": state}))
     }
 
-    fn decided(second: i64, task: &str, decision: &str, status: &str) -> Happened {
+    fn decided(second: i64, task: &str, decision: &str, status: &str) -> TimedEvent {
         let hash = "0".repeat(64);
         let payload = json!({"task": task, "decision": decision, "by": "ada", "sha256": hash, "reason": "no",
             "step": "s-0123456789abcdef"});
         happened(second, "APPROVAL", payload, json!({"status": status}))
     }
 
-    fn trends(all: &[Happened]) -> Trends {
+    fn trends(all: &[TimedEvent]) -> Trends {
         let mut trends = Trends::default();
         for (time, event) in all {
             trends.add(*time, event);

@@ -49,7 +49,7 @@ impl ChangedParts {
 
 /// The tasks that have changed since the last call of [`FolderWatch::take_touched`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Touched {
+pub(crate) enum TouchedTasks {
     /// These tasks, and anything in these states.
     These {
         /// Tasks, and the state in which each has changed.
@@ -61,13 +61,13 @@ pub(crate) enum Touched {
     Everything,
 }
 
-impl Default for Touched {
+impl Default for TouchedTasks {
     fn default() -> Self {
         Self::These { tasks: BTreeSet::new(), states: BTreeSet::new() }
     }
 }
 
-impl Touched {
+impl TouchedTasks {
     /// Above this number, reading all tasks again costs less than looking at each.
     const MOST: usize = 2_000;
 
@@ -87,7 +87,7 @@ impl Touched {
 
 /// One watched folder, and which part of the state it holds.
 #[derive(Debug, Clone)]
-struct Watched {
+struct WatchedFolder {
     folder: PathBuf,
     depth: RecursiveMode,
     part: StatePart,
@@ -95,7 +95,7 @@ struct Watched {
     only: Vec<OsString>,
 }
 
-impl Watched {
+impl WatchedFolder {
     fn part_of(&self, path: &Path) -> Option<StatePart> {
         let below = path.strip_prefix(&self.folder).ok()?;
         let Some(name) = below.iter().next() else {
@@ -108,13 +108,13 @@ impl Watched {
 }
 
 /// The folders of a workspace. The first that contains a path decides which part of the state the path belongs to.
-fn folders(root: &Path, vault: &Path, turns: &[SharedTurns]) -> Vec<Watched> {
+fn folders(root: &Path, vault: &Path, turns: &[SharedTurns]) -> Vec<WatchedFolder> {
     let flat = RecursiveMode::NonRecursive;
     let state = root.join(STATE_FOLDER);
     let mut folders = Vec::new();
     let mut add = |folder: &Path, depth, part, only: &[&OsStr]| {
         let only = only.iter().map(|name| (*name).to_owned()).collect();
-        folders.push(Watched { folder: folder.to_owned(), depth, part, only });
+        folders.push(WatchedFolder { folder: folder.to_owned(), depth, part, only });
     };
     for turns in turns {
         add(turns.folder(), RecursiveMode::Recursive, StatePart::Turns, &[]);
@@ -144,8 +144,8 @@ pub(crate) struct FolderWatch {
 struct WatchState {
     parts: AtomicU8,
     wake: Notify,
-    watched: Mutex<Vec<Watched>>,
-    touched: Mutex<Touched>,
+    watched: Mutex<Vec<WatchedFolder>>,
+    touched: Mutex<TouchedTasks>,
 }
 
 impl FolderWatch {
@@ -183,7 +183,7 @@ impl FolderWatch {
 
     /// Watches these folders, and those that were watched before. Skips a folder that does not exist: the watch on its
     /// parent reports when it appears.
-    fn watch_folders(&self, folders: Vec<Watched>) {
+    fn watch_folders(&self, folders: Vec<WatchedFolder>) {
         lock(&self.seen.watched).clone_from(&folders);
         if let Some(watcher) = &mut *lock(&self.watcher) {
             let mut blind = false;
@@ -203,13 +203,13 @@ impl FolderWatch {
 
     /// Whether a task has changed since the last [`FolderWatch::take_touched`]. Always true if the watch is blind.
     pub(crate) fn is_touched(&self) -> bool {
-        self.is_blind() || *lock(&self.seen.touched) != Touched::default()
+        self.is_blind() || *lock(&self.seen.touched) != TouchedTasks::default()
     }
 
     /// The tasks that have changed, without waiting for the end of a burst.
-    pub(crate) fn take_touched(&self) -> Touched {
+    pub(crate) fn take_touched(&self) -> TouchedTasks {
         let touched = std::mem::take(&mut *lock(&self.seen.touched));
-        if self.is_blind() { Touched::Everything } else { touched }
+        if self.is_blind() { TouchedTasks::Everything } else { touched }
     }
 
     /// Whether changes may go unreported. Pages are then right when they are loaded, but not live.
@@ -219,7 +219,7 @@ impl FolderWatch {
 
     /// Marks all tasks as changed.
     pub(crate) fn touch_everything(&self) {
-        *lock(&self.seen.touched) = Touched::Everything;
+        *lock(&self.seen.touched) = TouchedTasks::Everything;
     }
 
     /// Waits for a change, and for the rest of its burst.
@@ -267,7 +267,7 @@ impl WatchState {
 
     fn report(&self, parts: u8) {
         if parts & StatePart::Missed as u8 != 0 {
-            *lock(&self.touched) = Touched::Everything;
+            *lock(&self.touched) = TouchedTasks::Everything;
         }
         if parts != 0 {
             self.parts.fetch_or(parts, Ordering::AcqRel);
@@ -293,7 +293,7 @@ mod tests {
     fn a_blind_watch_reports_every_task_as_changed_each_time() {
         let watch = FolderWatch::new();
         assert!(!watch.is_blind() && !watch.is_touched());
-        let folder = |folder: &str| Watched {
+        let folder = |folder: &str| WatchedFolder {
             folder: folder.into(),
             depth: RecursiveMode::NonRecursive,
             part: StatePart::Turns,
@@ -304,7 +304,7 @@ mod tests {
         // The kernel rejects this name. It stands for every folder that the kernel cannot watch.
         watch.watch_folders(vec![folder(&format!("/{}", "x".repeat(300)))]);
         assert!(watch.is_blind() && watch.is_touched());
-        assert_eq!(watch.take_touched(), Touched::Everything);
+        assert_eq!(watch.take_touched(), TouchedTasks::Everything);
         assert!(watch.is_touched(), "and again");
         watch.watch_folders(vec![folder("/")]);
         assert!(!watch.is_blind());

@@ -2,6 +2,7 @@
 //!
 //! Invariants: the author's bytes stay as they are, also without a final newline and also if they are not text; each
 //! attempt has one block that opens with `<!-- tollgate CLAIM_ID -->`; closing a block changes nothing before it.
+//! [`anatomy`](crate::anatomy) reads them.
 
 use jiff::Timestamp;
 
@@ -13,7 +14,19 @@ use tollgate_base::task::TaskName;
 pub use tollgate_base::task::Verdict;
 
 /// How every block opens.
-const OPENING: &str = "<!-- tollgate ";
+pub(crate) const OPENING: &str = "<!-- tollgate ";
+
+/// The headings within a block.
+pub(crate) const PROGRESS: &str = "## Progress";
+pub(crate) const DRAFT: &str = "## Draft";
+pub(crate) const COMPLETION: &str = "## Completion";
+pub(crate) const DECISION: &str = "## Decision";
+
+/// The line under [`PROGRESS`] in a new block.
+pub(crate) const HINT: &str = "<!-- Agent adds progress notes here -->";
+
+/// The line above what the work printed.
+pub(crate) const OUTPUT: &str = "**Output**:";
 
 /// The line of an open block that changes when it is closed.
 const PROCESSING: &str = "**Status**: processing";
@@ -80,8 +93,8 @@ pub fn open(last: Option<u8>, id: &ClaimId, task: &TaskName, agent: &Agent, at: 
          **Claimed By**: {agent}\n\
          **Claimed At**: {at}\n\
          {PROCESSING}\n\n\
-         ## Progress\n\n\
-         <!-- Agent adds progress notes here -->\n"
+         {PROGRESS}\n\n\
+         {HINT}\n"
     )
 }
 
@@ -100,7 +113,7 @@ pub fn is_released(bytes: &[u8], id: &ClaimId) -> bool {
     let Some(at) = find(bytes, id) else { return false };
     // The block ends where that of a later claim begins.
     let block = &bytes[at..at + OPENING.len() + author_len(&bytes[at + OPENING.len()..])];
-    let Some(end) = find_line(block, "## Completion") else { return false };
+    let Some(end) = find_line(block, COMPLETION) else { return false };
     let mut lines = block[end..].split(|byte| *byte == b'\n');
     !lines.any(|line| line.strip_prefix(b"**Note**: ").is_some_and(says_taken_away))
 }
@@ -133,7 +146,7 @@ pub fn close(block: &[u8], completion: &Completion) -> Vec<u8> {
     let (gap, at, verdict) = (gap(closed.last().copied()), second(*at), verdict.as_str());
     let note = note.as_ref().map_or_else(String::new, |note| format!("**Note**: {}\n", plain(note)));
     let text = format!(
-        "{gap}\n## Completion\n\n\
+        "{gap}\n{COMPLETION}\n\n\
          **Completed At**: {at}\n\
          **Duration**: {duration_s}\n\
          **Result**: {verdict}\n\
@@ -149,7 +162,7 @@ pub fn close(block: &[u8], completion: &Completion) -> Vec<u8> {
 fn printed(output: &str) -> String {
     match printable(output).trim() {
         "" => String::new(),
-        lines => format!("**Output**:\n\n    {}\n", lines.replace('\n', "\n    ")),
+        lines => format!("{OUTPUT}\n\n    {}\n", lines.replace('\n', "\n    ")),
     }
 }
 
@@ -161,7 +174,7 @@ pub fn progress(at: Timestamp, text: &str) -> String {
 /// A draft, to be appended to an open block. A person reads and approves it, so its lines stay as they are, except that
 /// none can open a block.
 pub fn draft(text: &str) -> String {
-    let mut draft = "\n## Draft\n\n".to_owned();
+    let mut draft = format!("\n{DRAFT}\n\n");
     for line in printable(text.trim_end()).lines() {
         draft.extend([if line.starts_with(OPENING) { " " } else { "" }, line, "\n"]);
     }
@@ -172,20 +185,20 @@ pub fn draft(text: &str) -> String {
 pub fn rejection(last: Option<u8>, by: &str, reason: &str, at: Timestamp) -> String {
     let (gap, by, at, reason) = (gap(last), plain(by), second(at), plain(reason));
     format!(
-        "{gap}{OPENING}decision -->\n## Decision\n\n**Rejected By**: {by}\n**Rejected At**: {at}\n**Reason**: {reason}\n"
+        "{gap}{OPENING}decision -->\n{DECISION}\n\n**Rejected By**: {by}\n**Rejected At**: {at}\n**Reason**: {reason}\n"
     )
 }
 
 /// A person wants the task to be tried again. Opens a block, as [`rejection`] does.
 pub fn retry(last: Option<u8>, by: &str, at: Timestamp) -> String {
     let (gap, by, at) = (gap(last), plain(by), second(at));
-    format!("{gap}{OPENING}decision -->\n## Decision\n\n**Retried By**: {by}\n**Retried At**: {at}\n")
+    format!("{gap}{OPENING}decision -->\n{DECISION}\n\n**Retried By**: {by}\n**Retried At**: {at}\n")
 }
 
 /// Why a person must look at a task that nobody works on. Opens a block, as [`rejection`] does.
 pub fn question(last: Option<u8>, reason: &str, at: Timestamp) -> String {
     let (gap, at, reason) = (gap(last), second(at), plain(reason));
-    format!("{gap}{OPENING}decision -->\n## Decision needed\n\n**Asked At**: {at}\n**Reason**: {reason}\n")
+    format!("{gap}{OPENING}decision -->\n{DECISION} needed\n\n**Asked At**: {at}\n**Reason**: {reason}\n")
 }
 
 /// Text from outside on one line of ours: its further lines are indented, so that none of them can open a block or

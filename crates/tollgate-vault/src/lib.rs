@@ -33,6 +33,7 @@
 //! No clock, no environment, no printing: `now` is an argument. A denial is an answer ([`denial`]); a
 //! [`Fault`](tollgate_base::error::Fault) is a fault. This crate knows nothing of the file guard.
 
+pub mod anatomy;
 pub mod block;
 pub mod brief;
 pub mod checkup;

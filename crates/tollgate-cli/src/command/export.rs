@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use serde_json::json;
 use tollgate::digest::Digest;
 use tollgate::error::{At, Fault};
@@ -18,8 +19,9 @@ use tollgate::tasks::workspace_id;
 use tollgate::visible::plain_json;
 use tollgate::workspace::Workspace;
 use tollgate_export::{
-    EventSource, ExportFormat, ExportKey, ExportOrigin, ExportStep, ExportTarget, Exporter, FileTexts,
-    FirstEvent, LedgerSource, NoTexts, OutFile, Receiver, ReceiverOptions, SavedExport, VaultSource,
+    EventSource, ExportFormat, ExportKey, ExportOrigin, ExportStep, ExportTarget, Exporter, FORMATS,
+    FileTexts, FirstEvent, LedgerSource, NoTexts, OTLP, OutFile, Receiver, ReceiverOptions, SavedExport,
+    VaultSource,
 };
 
 use crate::answer::{Answer, Form, Said};
@@ -46,8 +48,8 @@ Example
   tollgate export --to otlp --endpoint http://localhost:4318 --follow")]
 pub(crate) struct ExportArgs {
     /// The format
-    #[arg(long, value_enum, value_name = "FORMAT")]
-    to: FormatArg,
+    #[arg(long, value_parser = format_parser(), value_name = "FORMAT")]
+    to: &'static ExportFormat,
     /// Append to this file
     #[arg(long, value_name = "FILE", conflicts_with = "endpoint", value_hint = clap::ValueHint::FilePath)]
     out: Option<PathBuf>,
@@ -71,27 +73,10 @@ pub(crate) struct ExportArgs {
     patience: Option<Wait>,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum FormatArg {
-    /// The lines of the ledger, each with its id
-    Ndjson,
-    /// CloudEvents 1.0 in JSON
-    Cloudevents,
-    /// OpenTelemetry: events as logs, turns and claims as spans, and metrics
-    Otlp,
-    /// Agent Trace records: which agent wrote which lines
-    AgentTrace,
-}
-
-impl FormatArg {
-    fn format(self) -> ExportFormat {
-        match self {
-            Self::Ndjson => ExportFormat::Ndjson,
-            Self::Cloudevents => ExportFormat::CloudEvents,
-            Self::Otlp => ExportFormat::Otlp,
-            Self::AgentTrace => ExportFormat::AgentTrace,
-        }
-    }
+/// Reads the name of a format.
+fn format_parser() -> impl TypedValueParser<Value = &'static ExportFormat> {
+    let names = FORMATS.map(|format| PossibleValue::new(format.name).help(format.about));
+    PossibleValuesParser::new(names).try_map(|name| ExportFormat::find(&name).ok_or("no such format"))
 }
 
 /// How long an endpoint that takes nothing is asked again, unless the export follows the ledger.
@@ -105,7 +90,7 @@ pub(crate) fn run(invocation: &Invocation, args: &ExportArgs) -> Result<Answer, 
     }
     let (target, destination) = target(invocation, args, &ledger)?;
     let (source, uri) = source(invocation, args, &ledger)?;
-    let format = args.to.format();
+    let format = args.to;
     let saved = match &destination {
         None => None,
         Some(destination) => Some(save_place(&ledger, args, destination)?),
@@ -117,11 +102,9 @@ pub(crate) fn run(invocation: &Invocation, args: &ExportArgs) -> Result<Answer, 
         folder: folder_in_repository(&root),
         user: invocation.person(),
     };
-    let texts: Box<dyn FileTexts> = match format {
-        ExportFormat::AgentTrace if invocation.has_state()? => {
-            Box::new(KeptTexts::of(invocation.workspace()?))
-        }
-        _ => Box::new(NoTexts),
+    let texts: Box<dyn FileTexts> = match format.reads_texts && invocation.has_state()? {
+        true => Box::new(KeptTexts::of(invocation.workspace()?)),
+        false => Box::new(NoTexts),
     };
     let mut exporter = Exporter::new(source, (format, origin, texts), target, saved, since)?;
     let mut watch = args.follow.then(|| LedgerWatch::new(&ledger));
@@ -150,7 +133,7 @@ pub(crate) fn run(invocation: &Invocation, args: &ExportArgs) -> Result<Answer, 
     let said = Said {
         words: words::exported(exported, rejected, &destination),
         json: json!({
-            "to": format.as_str(),
+            "to": format.name,
             "destination": destination,
             "exported": exported,
             "rejected": rejected,
@@ -175,7 +158,7 @@ fn target(
     if let Some(endpoint) = &args.endpoint {
         let patience = args.patience.map(|wait| wait.0);
         let options = ReceiverOptions {
-            headers: headers(invocation, args.to.format())?,
+            headers: headers(invocation, args.to)?,
             authorities: args.ca.clone().or_else(|| invocation.export().authorities.clone()),
             patience: patience.or((!args.follow).then_some(PATIENCE)),
         };
@@ -222,9 +205,9 @@ impl<W: Write> Write for VisibleLines<W> {
 }
 
 /// The headers in the environment: `name=value,name=value`, with escapes as in a URL.
-fn headers(invocation: &Invocation, format: ExportFormat) -> Result<Vec<(String, String)>, CliError> {
+fn headers(invocation: &Invocation, format: &ExportFormat) -> Result<Vec<(String, String)>, CliError> {
     let variables = invocation.export();
-    let of_otlp = variables.otlp_headers.as_deref().filter(|_| format == ExportFormat::Otlp);
+    let of_otlp = variables.otlp_headers.as_deref().filter(|_| format.name == OTLP.name);
     let mut headers = Vec::new();
     for (variable, text) in
         [("TOLLGATE_EXPORT_HEADERS", variables.headers.as_deref()), ("OTEL_EXPORTER_OTLP_HEADERS", of_otlp)]
@@ -292,7 +275,7 @@ fn check_state(ledger: &Ledger) -> Result<(), Fault> {
 fn save_place(ledger: &Ledger, args: &ExportArgs, destination: &str) -> Result<SavedExport, CliError> {
     let state = ledger.path().parent().unwrap_or(Path::new("/"));
     let key = ExportKey {
-        format: args.to.format(),
+        format: args.to,
         of: if args.vault { "vault" } else { "ledger" },
         destination: destination.to_owned(),
     };

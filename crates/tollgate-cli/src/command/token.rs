@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 use tollgate::error::Fault;
 use tollgate::name::Agent;
-use tollgate_server::tokens::{Opens, Token, TokenFile};
+use tollgate_server::tokens::{Token, TokenFile, TokenScope};
 
 use crate::answer::{Answer, Said};
 use crate::error::{CliError, UsageError};
@@ -57,7 +57,7 @@ pub(crate) fn run(invocation: &Invocation, args: &TokenArgs) -> Result<Answer, C
     let file = invocation.token_file(&invocation.root()?.0)?.ok_or(UsageError::NoPlaceForTokens)?;
     let said = match &args.command {
         TokenCommand::Add { name, monitor } => {
-            let opens = if *monitor { Opens::Figures } else { Opens::Mcp };
+            let opens = if *monitor { TokenScope::Figures } else { TokenScope::Mcp };
             add(invocation, &file, name, opens)?
         }
         TokenCommand::List => {
@@ -79,7 +79,7 @@ pub(crate) fn run(invocation: &Invocation, args: &TokenArgs) -> Result<Answer, C
     Ok(Answer::Done(said))
 }
 
-fn add(invocation: &Invocation, file: &TokenFile, name: &Agent, opens: Opens) -> Result<Said, CliError> {
+fn add(invocation: &Invocation, file: &TokenFile, name: &Agent, opens: TokenScope) -> Result<Said, CliError> {
     let Some(secret) = file.add(name, opens, invocation.now())? else {
         return Err(UsageError::TokenExists(name.clone()).into());
     };

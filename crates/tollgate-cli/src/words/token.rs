@@ -1,19 +1,19 @@
 //! The tokens of agents and monitoring programs.
 
 use tollgate::name::Agent;
-use tollgate_server::tokens::{Opens, Token};
+use tollgate_server::tokens::{Token, TokenScope};
 
 use super::text::moment;
 
-fn opens(opens: Opens) -> &'static str {
+fn opens(opens: TokenScope) -> &'static str {
     match opens {
-        Opens::Mcp => "`/mcp`",
-        Opens::Figures => "`/health` and `/metrics`",
+        TokenScope::Mcp => "`/mcp`",
+        TokenScope::Figures => "`/health` and `/metrics`",
     }
 }
 
 /// Notes beside a new token, which stands alone on stdout.
-pub(crate) fn token_added(name: &Agent, what: Opens) -> String {
+pub(crate) fn token_added(name: &Agent, what: TokenScope) -> String {
     format!(
         "added a token for `{name}`, which opens {} of `tollgate serve`\n\
          next: keep it, because it is shown only now; send it as `Authorization: Bearer TOKEN`",

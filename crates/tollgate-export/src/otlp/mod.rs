@@ -11,15 +11,26 @@ mod values;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tollgate_base::error::Result;
 
 use self::counts::EventCounts;
 use self::logs::log_record;
 use self::spans::OpenSpans;
 use self::values::text_attribute;
+use crate::encoder::Encoded;
+use crate::format::ExportFormat;
 use crate::origin::ExportOrigin;
 use crate::record::ExportRecord;
 use crate::shipment::{BodyForm, Shipment};
+
+/// OpenTelemetry: log records, spans and metrics.
+pub static FORMAT: ExportFormat = ExportFormat {
+    name: "otlp",
+    about: "OpenTelemetry: events as logs, turns and claims as spans, and metrics",
+    reads_texts: false,
+    encode: |encoder, records, state| {
+        Ok(Encoded { shipments: state.encode(records, &encoder.origin), events: records.len() })
+    },
+};
 
 /// What the export must remember from event to event.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -32,13 +43,9 @@ pub(crate) struct OtlpState {
 
 impl OtlpState {
     /// The requests for these events.
-    pub(crate) fn encode(
-        &mut self,
-        records: &[ExportRecord],
-        origin: &ExportOrigin,
-    ) -> Result<Vec<Shipment>> {
+    fn encode(&mut self, records: &[ExportRecord], origin: &ExportOrigin) -> Vec<Shipment> {
         if records.is_empty() {
-            return Ok(Vec::new());
+            return Vec::new();
         }
         let mut spans = Vec::new();
         for record in records {
@@ -53,7 +60,7 @@ impl OtlpState {
         }
         let metrics = self.counts.metrics();
         shipments.push(shipment("v1/metrics", "resourceMetrics", "scopeMetrics", "metrics", metrics, origin));
-        Ok(shipments)
+        shipments
     }
 }
 

@@ -28,7 +28,7 @@ pub(super) struct SpanIds {
 }
 
 impl SpanIds {
-    /// The same ids whenever the same turn or claim of this ledger is exported.
+    /// The ids follow from the turn or claim and its ledger, so that another export gives the same.
     pub(super) fn of(kind: &str, id: &str, origin: &ExportOrigin) -> Self {
         let hex = Digest::of(format!("{kind} {id} {}", origin.uri).as_bytes()).to_string();
         Self { trace: hex[..32].to_owned(), span: hex[32..48].to_owned() }

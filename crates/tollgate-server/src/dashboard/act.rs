@@ -1,11 +1,8 @@
 //! What people do with tasks besides deciding: add, retry, return, change the priority, take an approval back.
 //!
-//! The same checks as for decisions: a token of this server, and what the page showed. A second press gets a clear answer.
+//! Each form carries a token of this server, and what the page showed, as for decisions. A second press gets a clear answer.
 
-use std::sync::Arc;
-
-use axum::Extension;
-use axum::extract::{Form, Path, State};
+use axum::extract::Form;
 use axum::response::{IntoResponse, Redirect, Response};
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -13,21 +10,20 @@ use tollgate::digest::Digest;
 use tollgate::error::Result;
 use tollgate::vault::brief::Priority;
 use tollgate::vault::new_task::NewTask;
+use tollgate::vault::state::State;
 use tollgate::vault::{Allowed, Denial, Landed, TaskName, Vault};
 
 use super::approvals::ApprovalsQuery;
-use super::decide::{as_shown, carry_out};
 use super::layout;
 use super::new_task::NewTaskForm;
 use super::page::Page;
-use super::page_cache::PageCache;
 use super::priority::with_priority;
-use super::session::PersonSession;
 use super::task::TaskQuery;
+use super::task_request::{TaskRequest, as_shown};
 use super::text::encode;
 use super::trouble::Trouble;
+use super::visit::Visit;
 use crate::site::Site;
-use tollgate::vault::state;
 
 /// A form that says only which page it came from.
 #[derive(Deserialize)]
@@ -50,15 +46,7 @@ pub(super) struct PriorityForm {
     priority: String,
 }
 
-/// Who asks for what.
-struct TaskAction {
-    site: Site,
-    cache: Arc<PageCache>,
-    session: PersonSession,
-    task: TaskName,
-}
-
-impl TaskAction {
+impl TaskRequest {
     /// Does it, and shows the task's page.
     async fn act(
         self,
@@ -69,10 +57,7 @@ impl TaskAction {
             Ok(()) => {
                 Redirect::to(&format!("/tasks/{}?acted=true", encode(self.task.as_str()))).into_response()
             }
-            Err(trouble) => {
-                let page = Page::Task(TaskQuery::again(self.task, trouble));
-                layout::respond(self.site, self.cache, &self.session, page).await
-            }
+            Err(trouble) => self.show(|task| Page::Task(TaskQuery::again(task, trouble))).await,
         }
     }
 
@@ -81,42 +66,19 @@ impl TaskAction {
         token: &str,
         make: impl Fn(&Vault, &TaskName, &str) -> Result<Allowed<Landed>> + Send + 'static,
     ) -> Result<(), Trouble> {
-        let made = carry_out(&self.site, &self.cache, &self.session, token, &self.task, make).await?;
-        made.map(drop).map_err(|denial| match denial {
+        self.carry_out(token, make).await?.map(drop).map_err(|denial| match denial {
             Denial::Changed(_) => Trouble::Changed,
             denial => Trouble::Other(denial.to_string()),
         })
     }
 }
 
-type ActionRequest = (State<Site>, Extension<Arc<PageCache>>, Path<TaskName>, PersonSession);
-
-impl From<ActionRequest> for TaskAction {
-    fn from((State(site), Extension(cache), Path(task), session): ActionRequest) -> Self {
-        Self { site, cache, session, task }
-    }
+pub(super) async fn retry(request: TaskRequest, Form(form): Form<PlainForm>) -> Response {
+    request.act(&form.token, |vault, task, person| vault.retry(task, person, Timestamp::now())).await
 }
 
-pub(super) async fn retry(
-    site: State<Site>,
-    cache: Extension<Arc<PageCache>>,
-    task: Path<TaskName>,
-    session: PersonSession,
-    Form(form): Form<PlainForm>,
-) -> Response {
-    let action = TaskAction::from((site, cache, task, session));
-    action.act(&form.token, |vault, task, person| vault.retry(task, person, Timestamp::now())).await
-}
-
-pub(super) async fn give_back(
-    site: State<Site>,
-    cache: Extension<Arc<PageCache>>,
-    task: Path<TaskName>,
-    session: PersonSession,
-    Form(form): Form<ReturnForm>,
-) -> Response {
-    let action = TaskAction::from((site, cache, task, session));
-    action
+pub(super) async fn give_back(request: TaskRequest, Form(form): Form<ReturnForm>) -> Response {
+    request
         .act(&form.token, move |vault, task, person| {
             // Another agent may have claimed it since the page was shown. That claim is not the one to end.
             let seen = (!form.claim.is_empty()).then(|| form.claim.parse()).transpose()?;
@@ -125,21 +87,14 @@ pub(super) async fn give_back(
         .await
 }
 
-pub(super) async fn change_priority(
-    site: State<Site>,
-    cache: Extension<Arc<PageCache>>,
-    task: Path<TaskName>,
-    session: PersonSession,
-    Form(form): Form<PriorityForm>,
-) -> Response {
-    let action = TaskAction::from((site, cache, task, session));
+pub(super) async fn change_priority(request: TaskRequest, Form(form): Form<PriorityForm>) -> Response {
     let Some(priority) = Priority::read(&form.priority) else {
-        let page = Page::Task(TaskQuery::again(action.task, Trouble::Other("this is not a priority".into())));
-        return layout::respond(action.site, action.cache, &action.session, page).await;
+        let trouble = Trouble::Other("this is not a priority".into());
+        return request.show(|task| Page::Task(TaskQuery::again(task, trouble))).await;
     };
-    action
+    request
         .act(&form.token, move |vault, task, person| {
-            let sheet = match as_shown(vault, task, form.seen, state::State::NeedsAction)? {
+            let sheet = match as_shown(vault, task, form.seen, State::NeedsAction)? {
                 Ok(sheet) => sheet,
                 Err(denial) => return Ok(Err(denial)),
             };
@@ -153,40 +108,24 @@ pub(super) async fn change_priority(
         .await
 }
 
-pub(super) async fn take_back(
-    site: State<Site>,
-    cache: Extension<Arc<PageCache>>,
-    task: Path<TaskName>,
-    session: PersonSession,
-    Form(form): Form<PlainForm>,
-) -> Response {
-    let action = TaskAction::from((site, cache, task, session));
+pub(super) async fn take_back(request: TaskRequest, Form(form): Form<PlainForm>) -> Response {
     let made =
-        action.made(&form.token, |vault, task, person| vault.take_back(task, person, Timestamp::now()));
+        request.made(&form.token, |vault, task, person| vault.take_back(task, person, Timestamp::now()));
     match made.await {
-        Ok(()) => Redirect::to(&format!("/approvals?task={}", encode(action.task.as_str()))).into_response(),
+        Ok(()) => Redirect::to(&format!("/approvals?task={}", encode(request.task.as_str()))).into_response(),
         Err(trouble) => {
-            let page = Page::Approvals(ApprovalsQuery::again(action.task, trouble, None));
-            layout::respond(action.site, action.cache, &action.session, page).await
+            request.show(|task| Page::Approvals(ApprovalsQuery::again(task, trouble, None))).await
         }
     }
 }
 
-pub(super) async fn add(
-    State(site): State<Site>,
-    Extension(cache): Extension<Arc<PageCache>>,
-    session: PersonSession,
-    Form(form): Form<NewTaskForm>,
-) -> Response {
-    let (token, given) = (form.token.clone(), form.clone());
-    let made = if session.sent(&site, &token) { added(&site, form).await } else { Err(Trouble::Forged) };
-    cache.clear();
+pub(super) async fn add(visit: Visit, Form(form): Form<NewTaskForm>) -> Response {
+    let given = form.clone();
+    let made = if visit.sent(&form.token) { added(&visit.site, form).await } else { Err(Trouble::Forged) };
+    visit.cache.clear();
     match made {
         Ok(landed) => Redirect::to(&format!("/tasks/{}", encode(landed.task.as_str()))).into_response(),
-        Err(trouble) => {
-            let page = Page::New(Box::new((given, Some(trouble))));
-            layout::respond(site, cache, &session, page).await
-        }
+        Err(trouble) => layout::respond(visit, Page::New(Box::new((given, Some(trouble))))).await,
     }
 }
 

@@ -16,7 +16,8 @@ use super::ledger::sentence;
 use super::task_row::{TaskRow, rows};
 use super::text::{SafeText, count, encode};
 use super::turns::running;
-use super::view::{PageContent, Visit};
+use super::view::PageContent;
+use super::visit::Visit;
 use crate::workspace_provider::OpenWorkspace;
 
 /// The number of recent ledger lines for each agent.
@@ -36,9 +37,9 @@ struct AgentCard<'a> {
     role: Option<String>,
 }
 
-pub(super) fn view(visit: &Visit<'_>, open: &OpenWorkspace) -> Result<PageContent> {
+pub(super) fn view(visit: &Visit, open: &OpenWorkspace) -> Result<PageContent> {
     let now = open.gate.workspace().now();
-    let tail = visit.cache.tail(visit.site, open)?;
+    let tail = visit.cache.tail(&visit.site, open)?;
     let mut agents: BTreeMap<String, AgentCard<'_>> = BTreeMap::new();
     let mut working = Vec::new();
     if let Some(vault) = &open.vault {

@@ -16,7 +16,8 @@ use super::task_actions::undo;
 use super::task_row::title;
 use super::text::{SafeText, age, plain};
 use super::trouble::Trouble;
-use super::view::{PageContent, Visit, no_vault};
+use super::view::{PageContent, no_vault};
+use super::visit::Visit;
 use crate::workspace_provider::OpenWorkspace;
 
 /// The number of tasks in the list. The others appear when these are decided.
@@ -46,7 +47,7 @@ impl ApprovalsQuery {
     }
 }
 
-pub(super) fn view(visit: &Visit<'_>, open: &OpenWorkspace, query: &ApprovalsQuery) -> Result<PageContent> {
+pub(super) fn view(visit: &Visit, open: &OpenWorkspace, query: &ApprovalsQuery) -> Result<PageContent> {
     let Some(vault) = &open.vault else {
         return Ok(PageContent::new("Approvals", html! { h1 { "Approvals" } (no_vault(open)) }));
     };
@@ -113,8 +114,8 @@ pub(super) fn view(visit: &Visit<'_>, open: &OpenWorkspace, query: &ApprovalsQue
 }
 
 /// The ledger line of a decision that was just made.
-fn said(visit: &Visit<'_>, open: &OpenWorkspace, task: &TaskName) -> Result<Markup> {
-    let tail = visit.cache.tail(visit.site, open)?;
+fn said(visit: &Visit, open: &OpenWorkspace, task: &TaskName) -> Result<Markup> {
+    let tail = visit.cache.tail(&visit.site, open)?;
     let decides = |event: &Event| matches!(event, Event::Approval(decided) if decided.task == *task);
     let line = tail.iter().find(|line| decides(&line.event));
     let now = open.gate.workspace().now();

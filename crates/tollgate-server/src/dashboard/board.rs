@@ -4,9 +4,11 @@ use maud::html;
 use tollgate::error::Result;
 
 use super::charts::{self, TimeSpan};
+use super::failures::FailedTask;
 use super::ledger::sentence;
 use super::text::{SafeText, count};
-use super::view::{PageContent, Visit, no_vault};
+use super::view::{PageContent, no_vault};
+use super::visit::Visit;
 use crate::workspace_provider::OpenWorkspace;
 
 /// The number of ledger lines under "Recent activity".
@@ -15,9 +17,9 @@ const LATEST: usize = 12;
 /// The number of files that cannot be tasks.
 const UNFIT: usize = 6;
 
-pub(super) fn view(visit: &Visit<'_>, open: &OpenWorkspace, span: Option<TimeSpan>) -> Result<PageContent> {
+pub(super) fn view(visit: &Visit, open: &OpenWorkspace, span: Option<TimeSpan>) -> Result<PageContent> {
     let now = open.gate.workspace().now();
-    let tail = visit.cache.tail(visit.site, open)?;
+    let tail = visit.cache.tail(&visit.site, open)?;
     let latest = html! {
         section.latest aria-labelledby="latest" {
             h2 #latest { "Recent activity" }
@@ -29,11 +31,11 @@ pub(super) fn view(visit: &Visit<'_>, open: &OpenWorkspace, span: Option<TimeSpa
             }
         }
     };
-    let overview = visit.cache.overview(visit.site)?;
-    let Some(overview) = &*overview else {
+    let overview = visit.cache.overview(&visit.site)?;
+    let (Some(overview), Some(vault)) = (&*overview, &open.vault) else {
         return Ok(PageContent::new("Board", html! { h1 { "Board" } (no_vault(open)) (latest) }));
     };
-    let failures = visit.cache.failures(visit.site, open)?;
+    let failures = FailedTask::newest(vault, &tail, now)?;
     let all: usize = overview.columns.iter().map(|column| column.len).sum();
     let main = html! {
         h1.unseen { "Board" }
@@ -57,7 +59,7 @@ pub(super) fn view(visit: &Visit<'_>, open: &OpenWorkspace, span: Option<TimeSpa
             @if !failures.is_empty() {
                 section.failures aria-labelledby="failures" {
                     h2 #failures { "Failed attempts" }
-                    ul { @for failed in failures.iter() { (failed.show(now)) } }
+                    ul { @for failed in &failures { (failed.show(now)) } }
                 }
             }
             (latest)

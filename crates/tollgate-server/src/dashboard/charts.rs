@@ -10,7 +10,7 @@ use tollgate::vault::state::State;
 
 use super::plot::{Plot, PlotKind, PlotSeries, Scale, duration};
 use super::text::{ago, count};
-use super::view::Visit;
+use super::visit::Visit;
 use crate::trends::{Period, Trends};
 
 /// The time that plots cover.
@@ -78,14 +78,14 @@ impl TimeSpan {
 }
 
 /// The trends of one span, as periods.
-struct Covered {
+struct SpanPeriods {
     span: TimeSpan,
     periods: Vec<(Timestamp, Period)>,
     /// The age of the oldest approval at the end of each period.
     oldest: Vec<Option<f64>>,
 }
 
-impl Covered {
+impl SpanPeriods {
     fn of(trends: &Trends, wanted: Option<TimeSpan>, now: Timestamp) -> Self {
         let span = wanted.unwrap_or_else(|| TimeSpan::covering(trends.first(), now));
         let (minutes, number) = span.periods();
@@ -144,11 +144,11 @@ fn words(number: u64) -> usize {
 }
 
 /// The four plots of the board, and the links to other spans.
-pub(super) fn overview(visit: &Visit<'_>, wanted: Option<TimeSpan>, now: Timestamp) -> Markup {
+pub(super) fn overview(visit: &Visit, wanted: Option<TimeSpan>, now: Timestamp) -> Markup {
     let Some(trends) = visit.site.ledger().trends else {
         return html! { section.trends aria-label="Trends" { p.none role="status" { "Reading the ledger…" } } };
     };
-    let covered = Covered::of(&trends.lock().unwrap_or_else(PoisonError::into_inner), wanted, now);
+    let covered = SpanPeriods::of(&trends.lock().unwrap_or_else(PoisonError::into_inner), wanted, now);
     let oldest = match visit.site.board() {
         Ok(Some(board)) => board.column(State::PendingApproval).oldest().map(|(_, since)| since),
         _ => None,
@@ -172,7 +172,7 @@ pub(super) fn overview(visit: &Visit<'_>, wanted: Option<TimeSpan>, now: Timesta
     }
 }
 
-fn done(covered: &Covered) -> Markup {
+fn done(covered: &SpanPeriods) -> Markup {
     let done = covered.values(|period| Some(float(period.done)));
     let rejected = covered.values(|period| Some(float(period.rejected)));
     let all = covered.all();
@@ -195,7 +195,7 @@ fn done(covered: &Covered) -> Markup {
     .show()
 }
 
-fn times(covered: &Covered) -> Markup {
+fn times(covered: &SpanPeriods) -> Markup {
     let (waiting, cycle) = (covered.values(Period::waiting), covered.values(Period::cycle));
     let all = covered.all();
     let said = |time: Option<f64>| time.map_or("none".to_owned(), duration);
@@ -224,7 +224,7 @@ fn times(covered: &Covered) -> Markup {
     .show()
 }
 
-fn refusals(covered: &Covered) -> Markup {
+fn refusals(covered: &SpanPeriods) -> Markup {
     let rate = covered.values(Period::refusal_rate);
     let all = covered.all();
     let say = |period: &Period| match period.refusal_rate() {
@@ -252,7 +252,7 @@ fn refusals(covered: &Covered) -> Markup {
     .show()
 }
 
-fn approvals(covered: &Covered, oldest: Option<Timestamp>, now: Timestamp) -> Markup {
+fn approvals(covered: &SpanPeriods, oldest: Option<Timestamp>, now: Timestamp) -> Markup {
     let said = |age: Option<f64>| age.map_or("nothing waits".to_owned(), duration);
     Plot {
         id: "plot-approvals",
@@ -274,9 +274,9 @@ fn approvals(covered: &Covered, oldest: Option<Timestamp>, now: Timestamp) -> Ma
 }
 
 /// Writes and refusals over time, for the conflicts page.
-pub(super) fn writes(visit: &Visit<'_>, now: Timestamp) -> Markup {
+pub(super) fn writes(visit: &Visit, now: Timestamp) -> Markup {
     let Some(trends) = visit.site.ledger().trends else { return html! {} };
-    let covered = Covered::of(&trends.lock().unwrap_or_else(PoisonError::into_inner), None, now);
+    let covered = SpanPeriods::of(&trends.lock().unwrap_or_else(PoisonError::into_inner), None, now);
     let all = covered.all();
     if all.writes + all.refusals == 0 {
         return html! {};

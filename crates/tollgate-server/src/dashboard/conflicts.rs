@@ -17,7 +17,8 @@ use tollgate::workspace::{KeptWrite, Workspace};
 use super::charts;
 use super::panes::Panes;
 use super::text::{SafeText, ago, count, encode, plain};
-use super::view::{PageContent, Visit};
+use super::view::PageContent;
+use super::visit::Visit;
 use crate::workspace_provider::OpenWorkspace;
 
 /// The number of refusals on one page.
@@ -28,7 +29,7 @@ const LOOKED_AT: u64 = 2000;
 
 /// The outcome of a refused write.
 enum Fate {
-    /// The same agent wrote the file later: with this line, at this time.
+    /// Its agent wrote the file later: with this line, at this time.
     Resolved(u64, Timestamp),
     /// The agent's turn ended without such a write.
     GivenUp,
@@ -178,7 +179,7 @@ fn read(workspace: &Workspace, query: &ConflictsQuery) -> Result<FoundConflict> 
     Ok(found)
 }
 
-pub(super) fn view(visit: &Visit<'_>, open: &OpenWorkspace, query: &ConflictsQuery) -> Result<PageContent> {
+pub(super) fn view(visit: &Visit, open: &OpenWorkspace, query: &ConflictsQuery) -> Result<PageContent> {
     let workspace = open.gate.workspace();
     let now = workspace.now();
     let found = read(workspace, query)?;

@@ -3,30 +3,21 @@
 //! Invariants: nothing is decided without a token of this server. Only the version that was shown can be approved. If the
 //! file was changed in the meantime, the page shows the new version and asks again. A second decision gets a clear answer.
 
-use std::sync::Arc;
-use std::thread::sleep;
-
-use axum::Extension;
-use axum::extract::{Form, Path, State};
+use axum::extract::Form;
 use axum::response::{IntoResponse, Redirect, Response};
 use jiff::Timestamp;
 use serde::Deserialize;
 use tollgate::digest::Digest;
-use tollgate::error::{Fault, Result};
-use tollgate::vault::retry::with_retry;
-use tollgate::vault::state;
+use tollgate::error::Result;
+use tollgate::vault::anatomy::Anatomy;
+use tollgate::vault::state::State;
 use tollgate::vault::{Allowed, Denial, Landed, TaskName, Vault};
 
-use super::anatomy::Anatomy;
 use super::approvals::ApprovalsQuery;
-use super::layout;
 use super::page::Page;
-use super::page_cache::PageCache;
-use super::session::PersonSession;
-use super::sheet::Sheet;
+use super::task_request::{TaskRequest, as_shown};
 use super::text::encode;
 use super::trouble::Trouble;
-use crate::site::Site;
 
 #[derive(Deserialize)]
 pub(super) struct ApproveForm {
@@ -48,35 +39,24 @@ pub(super) struct EditForm {
     text: String,
 }
 
-/// One decision: about which task, and from which browser.
+/// A decision about a task, and the text that the person typed for it. The page shows the text again if the decision is
+/// not made.
 struct PendingDecision {
-    site: Site,
-    cache: Arc<PageCache>,
-    session: PersonSession,
-    task: TaskName,
-    /// The text that the person typed. The page shows it again if the decision is not made.
+    request: TaskRequest,
     typed: Option<String>,
 }
 
-type DecisionRequest = (State<Site>, Extension<Arc<PageCache>>, Path<TaskName>, PersonSession);
-
 impl PendingDecision {
-    fn new(
-        (State(site), Extension(cache), Path(task), session): DecisionRequest,
-        typed: Option<String>,
-    ) -> Self {
-        Self { site, cache, session, task, typed }
-    }
-
     /// Makes the decision, if the form came from our own page, and shows the result.
     async fn decide(
         self,
         token: &str,
         make: impl Fn(&Vault, &TaskName, &str) -> Result<Allowed<Landed>> + Send + 'static,
     ) -> Response {
-        match carry_out(&self.site, &self.cache, &self.session, token, &self.task, make).await {
+        match self.request.carry_out(token, make).await {
             Ok(Ok(_)) => {
-                Redirect::to(&format!("/approvals?decided={}", encode(self.task.as_str()))).into_response()
+                let task = encode(self.request.task.as_str());
+                Redirect::to(&format!("/approvals?decided={task}")).into_response()
             }
             // The task still waits for approval, so its file must have changed.
             Ok(Err(Denial::Changed(_))) if self.is_waiting().await => self.again(Trouble::Changed).await,
@@ -86,71 +66,24 @@ impl PendingDecision {
     }
 
     async fn is_waiting(&self) -> bool {
-        let task = self.task.clone();
-        let found = self.site.blocking(move |site| {
+        let task = self.request.task.clone();
+        let found = self.request.visit.site.blocking(move |site| {
             let open = site.open()?;
             let vault = open.as_ref().and_then(|open| open.vault.as_ref());
             Ok(vault.and_then(|vault| vault.get(&task, Timestamp::now()).ok()))
         });
-        let state = found.await.ok().flatten().map(|found| found.slot.state());
-        state == Some(state::State::PendingApproval)
+        found.await.ok().flatten().is_some_and(|found| found.slot.state() == State::PendingApproval)
     }
 
     /// Shows the current version and asks again.
     async fn again(self, trouble: Trouble) -> Response {
-        let page = Page::Approvals(ApprovalsQuery::again(self.task, trouble, self.typed));
-        layout::respond(self.site, self.cache, &self.session, page).await
+        let again = |task| Page::Approvals(ApprovalsQuery::again(task, trouble, self.typed));
+        self.request.show(again).await
     }
 }
 
-/// Does what a form asks for, if the form came from our own page.
-pub(super) async fn carry_out(
-    site: &Site,
-    cache: &PageCache,
-    session: &PersonSession,
-    token: &str,
-    task: &TaskName,
-    make: impl Fn(&Vault, &TaskName, &str) -> Result<Allowed<Landed>> + Send + 'static,
-) -> Result<Allowed<Landed>, Trouble> {
-    if !session.sent(site, token) {
-        return Err(Trouble::Forged);
-    }
-    let task = task.clone();
-    let made = site.blocking(move |site| {
-        let open = site.open()?;
-        let Some(vault) = open.as_ref().and_then(|open| open.vault.as_ref()) else {
-            return Err(Fault::Missing { what: format!("the task `{task}`") });
-        };
-        with_retry(|| make(vault, &task, &site.options.person), &sleep)
-    });
-    let made = made.await;
-    cache.clear();
-    made.map_err(|fault| Trouble::Other(fault.0.to_string()))
-}
-
-/// The task, if it is still in this state and what the page showed; otherwise the reason why nothing can be done.
-pub(super) fn as_shown(
-    vault: &Vault,
-    task: &TaskName,
-    seen: Digest,
-    state: state::State,
-) -> Result<Allowed<Sheet>> {
-    let sheet = Sheet::read(vault, task, Timestamp::now())?;
-    Ok(match sheet.stored.slot.state() {
-        now if now == state && sheet.exact == Some(seen) => Ok(sheet),
-        now if now == state => Err(Denial::Changed(task.clone())),
-        _ => Err(Denial::Elsewhere(task.clone(), sheet.stored.slot)),
-    })
-}
-
-pub(super) async fn approve(
-    site: State<Site>,
-    cache: Extension<Arc<PageCache>>,
-    task: Path<TaskName>,
-    session: PersonSession,
-    Form(form): Form<ApproveForm>,
-) -> Response {
-    let decision = PendingDecision::new((site, cache, task, session), None);
+pub(super) async fn approve(request: TaskRequest, Form(form): Form<ApproveForm>) -> Response {
+    let decision = PendingDecision { request, typed: None };
     decision
         .decide(&form.token, move |vault, task, person| {
             vault.approve(task, person, Some(form.seen), Timestamp::now())
@@ -158,21 +91,15 @@ pub(super) async fn approve(
         .await
 }
 
-pub(super) async fn reject(
-    site: State<Site>,
-    cache: Extension<Arc<PageCache>>,
-    task: Path<TaskName>,
-    session: PersonSession,
-    Form(form): Form<RejectForm>,
-) -> Response {
+pub(super) async fn reject(request: TaskRequest, Form(form): Form<RejectForm>) -> Response {
     let reason = form.reason.trim().to_owned();
-    let decision = PendingDecision::new((site, cache, task, session), Some(reason.clone()));
+    let decision = PendingDecision { request, typed: Some(reason.clone()) };
     if reason.is_empty() {
         return decision.again(Trouble::NoReason).await;
     }
     decision
         .decide(&form.token, move |vault, task, person| {
-            match as_shown(vault, task, form.seen, state::State::PendingApproval)? {
+            match as_shown(vault, task, form.seen, State::PendingApproval)? {
                 Ok(_) => vault.reject(task, person, &reason, Timestamp::now()),
                 Err(denial) => Ok(Err(denial)),
             }
@@ -180,17 +107,11 @@ pub(super) async fn reject(
         .await
 }
 
-pub(super) async fn edit(
-    site: State<Site>,
-    cache: Extension<Arc<PageCache>>,
-    task: Path<TaskName>,
-    session: PersonSession,
-    Form(form): Form<EditForm>,
-) -> Response {
-    let decision = PendingDecision::new((site, cache, task, session), Some(form.text.clone()));
+pub(super) async fn edit(request: TaskRequest, Form(form): Form<EditForm>) -> Response {
+    let decision = PendingDecision { request, typed: Some(form.text.clone()) };
     decision
         .decide(&form.token, move |vault, task, person| {
-            match as_shown(vault, task, form.seen, state::State::PendingApproval)? {
+            match as_shown(vault, task, form.seen, State::PendingApproval)? {
                 Ok(sheet) => {
                     let text = with_edit(&sheet.text, &form.text);
                     vault.amend(task, person, form.seen, &text, Timestamp::now())

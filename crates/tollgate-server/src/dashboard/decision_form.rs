@@ -3,11 +3,11 @@
 //! The form carries the hash of the file as it was shown, so that nothing else can be decided.
 
 use maud::{Markup, html};
+use tollgate::vault::anatomy::Anatomy;
 
-use super::anatomy::Anatomy;
 use super::sheet::Sheet;
 use super::text::{SafeText, encode};
-use super::view::Visit;
+use super::visit::Visit;
 
 /// The address of the approvals page with this task open.
 pub(super) fn address(task: &str) -> String {
@@ -15,7 +15,7 @@ pub(super) fn address(task: &str) -> String {
 }
 
 /// The form, for a task that waits for approval.
-pub(super) fn decision(visit: &Visit<'_>, sheet: &Sheet, anatomy: &Anatomy<'_>) -> Markup {
+pub(super) fn decision(visit: &Visit, sheet: &Sheet, anatomy: &Anatomy<'_>) -> Markup {
     let Some(seen) = &sheet.exact else {
         return html! {
             div.alert {
@@ -28,7 +28,7 @@ pub(super) fn decision(visit: &Visit<'_>, sheet: &Sheet, anatomy: &Anatomy<'_>) 
     };
     let path = |verb: &str| format!("/tasks/{}/{verb}", encode(sheet.stored.name.as_str()));
     let hidden = html! {
-        input type="hidden" name="token" value=(visit.token);
+        input type="hidden" name="token" value=(visit.token());
         input type="hidden" name="seen" value=(seen);
     };
     let (label, text) = match anatomy.draft.clone() {

@@ -5,11 +5,9 @@
 //! parts only if they have changed.
 
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Extension;
-use axum::extract::{Query, State};
+use axum::extract::Query;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
@@ -18,12 +16,9 @@ use serde::Deserialize;
 
 use super::layout;
 use super::page::Page;
-use super::page_cache::PageCache;
-use super::session::PersonSession;
-use super::view::Visit;
+use super::visit::Visit;
 use crate::fault_response::FaultResponse;
 use crate::feed::Subscription;
-use crate::site::Site;
 
 /// Changes within this time are shown as one. Agents may do a hundred things a second, and a person wants to read.
 const CALM: Duration = Duration::from_millis(300);
@@ -40,33 +35,23 @@ pub(super) struct StreamQuery {
 
 /// One browser that follows one page.
 struct PageFollower {
-    site: Site,
-    cache: Arc<PageCache>,
+    visit: Visit,
     page: Page,
-    token: String,
     events: Subscription,
     seen: String,
     is_first: bool,
 }
 
-pub(super) async fn stream(
-    State(site): State<Site>,
-    Extension(cache): Extension<Arc<PageCache>>,
-    Query(query): Query<StreamQuery>,
-    session: PersonSession,
-    headers: HeaderMap,
-) -> Response {
+pub(super) async fn stream(visit: Visit, Query(query): Query<StreamQuery>, headers: HeaderMap) -> Response {
     let page = query.page.parse::<Uri>().ok().and_then(|uri| Page::parse(&uri));
     let Some(page) = page else { return (StatusCode::NOT_FOUND, "no such page\n").into_response() };
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok());
     let follower = PageFollower {
-        token: session.token(&site),
         // Subscribe before the first read, so that no change is missed.
-        events: site.feed.subscribe(),
+        events: visit.site.feed.subscribe(),
         seen: last.unwrap_or(&query.seen).to_owned(),
         is_first: true,
-        site,
-        cache,
+        visit,
         page,
     };
     let events = stream::unfold(follower, async |mut follower| {
@@ -84,7 +69,7 @@ impl PageFollower {
                 self.events.next().await?;
                 // Groups the changes of one burst.
                 tokio::time::sleep(CALM).await;
-                self.events = self.site.feed.subscribe();
+                self.events = self.visit.site.feed.subscribe();
             }
             self.is_first = false;
             // If the page cannot be rendered now, try again after the next change.
@@ -98,10 +83,10 @@ impl PageFollower {
     }
 
     async fn parts(&self) -> Result<String, FaultResponse> {
-        let (cache, page, token) = (self.cache.clone(), self.page.clone(), self.token.clone());
-        self.site
-            .blocking(move |site| {
-                let visit = Visit { site, cache: &cache, token: &token };
+        let (visit, page) = (self.visit.clone(), self.page.clone());
+        self.visit
+            .site
+            .blocking(move |_| {
                 let view = page.view(&visit)?;
                 Ok(layout::parts(&visit, &page, &view).into_string())
             })

@@ -5,7 +5,7 @@
 use std::io;
 
 use axum::body::Body;
-use axum::extract::{Query, State};
+use axum::extract::Query;
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
@@ -14,9 +14,8 @@ use tollgate::error::Result;
 use tollgate::ledger::{Followed, Ledger};
 
 use super::ledger::{LedgerQuery, first_since};
-use super::session::PersonSession;
+use super::visit::Visit;
 use crate::fault_response::FaultResponse;
-use crate::site::Site;
 
 /// The number of lines that are read at a time.
 const LINES: usize = 5_000;
@@ -26,12 +25,8 @@ const PARTS: usize = 2;
 
 type ExportPart = io::Result<Vec<u8>>;
 
-pub(super) async fn get(
-    State(site): State<Site>,
-    _: PersonSession,
-    Query(query): Query<LedgerQuery>,
-) -> Result<Response, FaultResponse> {
-    let ledger = site.open()?.map(|open| open.gate.workspace().ledger().clone());
+pub(super) async fn get(visit: Visit, Query(query): Query<LedgerQuery>) -> Result<Response, FaultResponse> {
+    let ledger = visit.site.open()?.map(|open| open.gate.workspace().ledger().clone());
     let (send, receive) = mpsc::channel(PARTS);
     if let Some(ledger) = ledger {
         tokio::task::spawn_blocking(move || {

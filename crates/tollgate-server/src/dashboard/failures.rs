@@ -7,11 +7,11 @@ use maud::{Markup, html};
 use tollgate::error::Result;
 use tollgate::event::Event;
 use tollgate::ledger::Line;
+use tollgate::vault::anatomy::Anatomy;
 use tollgate::vault::block::Verdict;
 use tollgate::vault::state::State;
 use tollgate::vault::{TaskName, Vault};
 
-use super::anatomy::Anatomy;
 use super::sheet::Sheet;
 use super::task_row::state_words;
 use super::text::{SafeText, ago, encode, printed};

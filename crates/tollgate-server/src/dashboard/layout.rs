@@ -10,11 +10,9 @@ use tollgate::vault::state::State;
 
 use super::assets::{ICON, SCRIPT, STYLE};
 use super::page::Page;
-use super::page_cache::PageCache;
-use super::session::PersonSession;
 use super::text::{SafeText, count, made, plain};
-use super::view::{PageContent, Visit};
-use crate::site::Site;
+use super::view::PageContent;
+use super::visit::Visit;
 
 /// The navigation.
 const SECTIONS: [(&str, &str); 6] = [
@@ -41,18 +39,10 @@ const KEYS: [(&str, &str); 11] = [
 ];
 
 /// The whole page as a response.
-pub(super) async fn respond(
-    site: Site,
-    cache: Arc<PageCache>,
-    session: &PersonSession,
-    page: Page,
-) -> Response {
-    let token = session.token(&site);
+pub(super) async fn respond(visit: Visit, page: Page) -> Response {
+    let site = visit.site.clone();
     let rendered = site
-        .blocking(move |site| {
-            let visit = Visit { site, cache: &cache, token: &token };
-            page.view(&visit).map(|view| (view.status, whole(&visit, &page, &view)))
-        })
+        .blocking(move |_| page.view(&visit).map(|view| (view.status, whole(&visit, &page, &view))))
         .await;
     match rendered {
         Ok((status, html)) => (status, Html(html)).into_response(),
@@ -60,7 +50,7 @@ pub(super) async fn respond(
     }
 }
 
-fn whole(visit: &Visit<'_>, page: &Page, view: &PageContent) -> String {
+fn whole(visit: &Visit, page: &Page, view: &PageContent) -> String {
     let waiting = waiting(visit);
     let parts = parts(visit, page, view).into_string();
     let root = visit.site.root().display().to_string();
@@ -112,7 +102,7 @@ fn whole(visit: &Visit<'_>, page: &Page, view: &PageContent) -> String {
 }
 
 /// The parts that are replaced when something changes, each identified by its id.
-pub(super) fn parts(visit: &Visit<'_>, page: &Page, view: &PageContent) -> Markup {
+pub(super) fn parts(visit: &Visit, page: &Page, view: &PageContent) -> Markup {
     let waiting = waiting(visit);
     html! {
         nav #nav aria-label="Pages" {
@@ -158,7 +148,7 @@ pub(super) fn fingerprint(parts: &str) -> String {
 }
 
 /// When the last task came to wait for approval, in milliseconds.
-fn newest(visit: &Visit<'_>) -> Option<i64> {
+fn newest(visit: &Visit) -> Option<i64> {
     let board = visit.site.board().ok().flatten()?;
     board.column(State::PendingApproval).newest().map(Timestamp::as_millisecond)
 }
@@ -172,13 +162,13 @@ fn title(waiting: usize, view: &PageContent) -> String {
 }
 
 /// A sentence for each worker that has stopped claiming tasks. A page that cannot know says nothing about it.
-fn stopped(visit: &Visit<'_>) -> Arc<Vec<String>> {
+fn stopped(visit: &Visit) -> Arc<Vec<String>> {
     let open = visit.site.open().ok().flatten();
-    open.and_then(|open| visit.cache.stopped(visit.site, &open).ok()).unwrap_or_default()
+    open.and_then(|open| visit.cache.stopped(&visit.site, &open).ok()).unwrap_or_default()
 }
 
 /// The number of tasks that wait for approval.
-fn waiting(visit: &Visit<'_>) -> usize {
+fn waiting(visit: &Visit) -> usize {
     match visit.site.board() {
         Ok(Some(board)) => board.column(State::PendingApproval).len(),
         _ => 0,

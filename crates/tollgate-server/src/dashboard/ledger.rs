@@ -11,7 +11,8 @@ use tollgate::event::{Described, Event, Fragment, Tone};
 use tollgate::ledger::{Ledger, Line};
 
 use super::text::{SafeText, age, count, encode};
-use super::view::{PageContent, Visit};
+use super::view::PageContent;
+use super::visit::Visit;
 use crate::ledger_monitor::{LedgerCondition, LedgerStatus};
 use crate::workspace_provider::OpenWorkspace;
 
@@ -113,7 +114,7 @@ fn tells(line: &Line, text: &str) -> bool {
     values.filter_map(Value::as_str).any(|value| value.contains(text))
 }
 
-pub(super) fn view(visit: &Visit<'_>, open: &OpenWorkspace, query: &LedgerQuery) -> Result<PageContent> {
+pub(super) fn view(visit: &Visit, open: &OpenWorkspace, query: &LedgerQuery) -> Result<PageContent> {
     let now = open.gate.workspace().now();
     let ledger = open.gate.workspace().ledger();
     let (since, until) = query.times();

@@ -15,7 +15,7 @@ const DEEPEST: usize = 32;
 /// Renders the text. Its top headings get this level.
 pub(super) fn render(text: &str, heading: usize) -> Markup {
     let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
-    let mut safe = Safe { heading, depth: 0, links: Vec::new() };
+    let mut safe = SafeEvents { heading, depth: 0, links: Vec::new() };
     let mut parsed = Parser::new_ext(text, options).peekable();
     let events = std::iter::from_fn(|| {
         let event = parsed.next()?;
@@ -29,14 +29,15 @@ pub(super) fn render(text: &str, heading: usize) -> Markup {
     made(output)
 }
 
-struct Safe {
+/// Makes the parts of a text safe, one after the other.
+struct SafeEvents {
     heading: usize,
     depth: usize,
     /// For each open link or picture: whether it became a link.
     links: Vec<bool>,
 }
 
-impl Safe {
+impl SafeEvents {
     fn event<'a>(&mut self, event: Event<'a>) -> Option<Event<'a>> {
         match event {
             Event::Start(tag) => self.start(tag),

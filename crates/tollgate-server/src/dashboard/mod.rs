@@ -7,14 +7,13 @@
 //! - `board`, `tasks`, `task`, `approvals`, `agents`, `conflicts`, `turns`, `ledger`, `search`: one page each; `export`: the
 //!   ledger as a file.
 //! - `decision_form`, `decide`: a person's decision, as a form and as a request; `task_actions`, `new_task`, `act`: what else
-//!   people do with tasks; `trouble`: why something was not done; `session`: proof that a form came from our page.
-//! - `view`, `overview`, `task_row`, `sheet`: what pages share; `page_cache`: what they keep between visits.
-//! - `panes`: three texts beside each other; `anatomy`: the parts of a task file; `markdown`, `text`: untrusted text, made safe.
+//!   people do with tasks; `task_request`: such a request; `trouble`: why something was not done.
+//! - `visit`: who asks, and proof that a form came from our page; `view`, `overview`, `task_row`, `sheet`: what pages share; `page_cache`: what they keep between visits.
+//! - `panes`: three texts beside each other; `markdown`, `text`: untrusted text, made safe.
 //! - `charts`, `plot`: what happened over time; `failures`: failed attempts; `assets`: style, script and icon.
 
 mod act;
 mod agents;
-mod anatomy;
 mod approvals;
 mod assets;
 mod board;
@@ -36,20 +35,20 @@ mod panes;
 mod plot;
 mod priority;
 mod search;
-mod session;
 mod sheet;
 mod task;
 mod task_actions;
+mod task_request;
 mod task_row;
 mod tasks;
 mod text;
 mod trouble;
 mod turns;
 mod view;
+mod visit;
 
 use std::sync::Arc;
 
-use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::map_response;
 use axum::response::{IntoResponse, Response};
@@ -58,7 +57,7 @@ use axum::{Extension, Router};
 
 use self::page::Page;
 use self::page_cache::PageCache;
-use self::session::PersonSession;
+use self::visit::Visit;
 use crate::site::Site;
 
 /// Pages load everything from this server: no inline script, no inline style, nothing from elsewhere, no frames.
@@ -69,7 +68,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 pub fn router() -> Router<Site> {
     let mut routes = Router::new();
     for path in page::PATHS {
-        routes = routes.route(path, get(visit));
+        routes = routes.route(path, get(show));
     }
     routes
         .route("/events", get(events::stream))
@@ -88,25 +87,15 @@ pub fn router() -> Router<Site> {
         .layer(Extension(Arc::new(PageCache::default())))
 }
 
-async fn visit(
-    State(site): State<Site>,
-    Extension(cache): Extension<Arc<PageCache>>,
-    session: PersonSession,
-    uri: Uri,
-) -> Response {
-    layout::respond(site, cache, &session, Page::parse(&uri).unwrap_or(Page::NotFound)).await
+async fn show(visit: Visit, uri: Uri) -> Response {
+    layout::respond(visit, Page::parse(&uri).unwrap_or(Page::NotFound)).await
 }
 
 /// Any other address: a page for people, a sentence for programs.
-async fn no_page(
-    State(site): State<Site>,
-    Extension(cache): Extension<Arc<PageCache>>,
-    session: PersonSession,
-    headers: HeaderMap,
-) -> Response {
+async fn no_page(visit: Visit, headers: HeaderMap) -> Response {
     let accepts = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
     if accepts.is_some_and(|accept| accept.contains("text/html")) {
-        return layout::respond(site, cache, &session, Page::NotFound).await;
+        return layout::respond(visit, Page::NotFound).await;
     }
     (StatusCode::NOT_FOUND, "no such page\n").into_response()
 }

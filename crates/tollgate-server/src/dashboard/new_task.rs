@@ -5,7 +5,8 @@ use serde::Deserialize;
 use tollgate::vault::brief::Priority;
 
 use super::trouble::Trouble;
-use super::view::{PageContent, Visit, no_vault};
+use super::view::{PageContent, no_vault};
+use super::visit::Visit;
 use crate::workspace_provider::OpenWorkspace;
 
 /// What a person has typed.
@@ -22,7 +23,7 @@ pub(super) struct NewTaskForm {
 }
 
 pub(super) fn view(
-    visit: &Visit<'_>,
+    visit: &Visit,
     open: &OpenWorkspace,
     typed: &NewTaskForm,
     trouble: Option<&Trouble>,
@@ -38,7 +39,7 @@ pub(super) fn view(
         h1 { "New task" }
         @if let Some(trouble) = trouble { (trouble.show(None)) }
         form.sheet.fields method="post" action="/tasks" {
-            input type="hidden" name="token" value=(visit.token);
+            input type="hidden" name="token" value=(visit.token());
             label {
                 "What to do, in one line"
                 input name="title" value=(typed.title) required maxlength="200" autocomplete="off" autofocus;

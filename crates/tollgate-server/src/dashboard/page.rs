@@ -12,7 +12,8 @@ use super::charts::TimeSpan;
 use super::new_task::NewTaskForm;
 use super::text::SafeText;
 use super::trouble::Trouble;
-use super::view::{PageContent, Visit};
+use super::view::PageContent;
+use super::visit::Visit;
 use super::{agents, approvals, board, conflicts, ledger, new_task, search, task, tasks, turns};
 
 /// The addresses of all pages.
@@ -92,7 +93,7 @@ impl Page {
     }
 
     /// The content now. Reads the disk.
-    pub(super) fn view(&self, visit: &Visit<'_>) -> Result<PageContent> {
+    pub(super) fn view(&self, visit: &Visit) -> Result<PageContent> {
         if matches!(self, Self::NotFound) {
             return Ok(not_found(&html! { "There is no page at this address." }));
         }

@@ -12,7 +12,6 @@ use tollgate::error::{Fault, Result};
 use tollgate::ledger::Line;
 use tollgate::vault::figures::Figures;
 
-use super::failures::FailedTask;
 use super::overview::Overview;
 use crate::feed::{FeedEvent, Subscription};
 use crate::site::Site;
@@ -26,21 +25,18 @@ const TAIL: usize = 400;
 pub(super) struct PageCache {
     overview: Memo<Option<Overview>>,
     tail: Memo<Vec<Line>>,
-    failures: Memo<Vec<FailedTask>>,
     stopped: Memo<Vec<String>>,
 }
 
 impl PageCache {
-    /// The first tasks of each state. `None` without a vault.
+    /// The first tasks of each state, with their claims, which the store has to be asked for. `None` without a vault.
     pub(super) fn overview(&self, site: &Site) -> Result<Arc<Option<Overview>>> {
-        let matters = |event: &FeedEvent| !matches!(event, FeedEvent::Lines(_) | FeedEvent::Turns);
-        self.overview.get(site, matters, || Overview::read(site))
+        self.overview.get(site, || Overview::read(site))
     }
 
     /// The last lines of the ledger, the newest first.
     pub(super) fn tail(&self, site: &Site, open: &OpenWorkspace) -> Result<Arc<Vec<Line>>> {
-        let matters = |event: &FeedEvent| !matches!(event, FeedEvent::Board | FeedEvent::Turns);
-        self.tail.get(site, matters, || {
+        self.tail.get(site, || {
             let lines = open.gate.workspace().ledger().newest_first()?;
             // The ledger's own page reports damaged lines.
             let readable = lines.filter(|line| !matches!(line, Err(Fault::Damaged { .. })));
@@ -48,22 +44,8 @@ impl PageCache {
         })
     }
 
-    /// The newest failed attempts, the newest first.
-    pub(super) fn failures(&self, site: &Site, open: &OpenWorkspace) -> Result<Arc<Vec<FailedTask>>> {
-        let lines = self.tail(site, open)?;
-        self.failures.get(
-            site,
-            |event| !matches!(event, FeedEvent::Turns),
-            || match &open.vault {
-                Some(vault) => FailedTask::newest(vault, &lines, open.gate.workspace().now()),
-                None => Ok(Vec::new()),
-            },
-        )
-    }
-
     /// A sentence for each worker whose breaker is open.
     pub(super) fn stopped(&self, site: &Site, open: &OpenWorkspace) -> Result<Arc<Vec<String>>> {
-        let matters = |event: &FeedEvent| !matches!(event, FeedEvent::Board | FeedEvent::Turns);
         let read = || match &open.vault {
             Some(vault) => {
                 let (_, each) = vault.figures(open.gate.workspace().now())?;
@@ -71,7 +53,7 @@ impl PageCache {
             }
             None => Ok(Vec::new()),
         };
-        let stopped = self.stopped.get(site, matters, read)?;
+        let stopped = self.stopped.get(site, read)?;
         // An open breaker is shown for a limited time, whose end nothing announces.
         Ok(if stopped.is_empty() { stopped } else { Arc::new(read()?) })
     }
@@ -80,7 +62,6 @@ impl PageCache {
     pub(super) fn clear(&self) {
         self.overview.clear();
         self.tail.clear();
-        self.failures.clear();
         self.stopped.clear();
     }
 }
@@ -95,18 +76,14 @@ impl<T> Default for Memo<T> {
 }
 
 impl<T> Memo<T> {
-    fn get(
-        &self,
-        site: &Site,
-        matters: impl Fn(&FeedEvent) -> bool,
-        make: impl FnOnce() -> Result<T>,
-    ) -> Result<Arc<T>> {
+    fn get(&self, site: &Site, make: impl FnOnce() -> Result<T>) -> Result<Arc<T>> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((events, made)) = &mut *kept {
             // If changes go unreported, every value may be outdated.
             let mut is_old = !site.is_live();
             while let Some(event) = arrived(events) {
-                is_old |= event.is_none_or(|event| matters(&event));
+                // No page keeps anything about turns.
+                is_old |= !matches!(event, Some(FeedEvent::Turns));
                 if is_old {
                     break;
                 }

@@ -30,7 +30,7 @@ struct PaneLine<'t> {
     parts: Vec<(&'t str, bool)>,
 }
 
-/// The same place in all three texts.
+/// One place, in each of the three texts.
 type PaneRow<'t> = [Option<PaneLine<'t>>; 3];
 
 /// What is shown.

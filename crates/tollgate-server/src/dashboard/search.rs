@@ -10,7 +10,8 @@ use tollgate::vault::state::State;
 
 use super::task_row::{state_words, title};
 use super::text::{SafeText, encode};
-use super::view::{PageContent, Visit};
+use super::view::PageContent;
+use super::visit::Visit;
 use crate::workspace_provider::OpenWorkspace;
 
 /// The number of results of each kind.
@@ -30,7 +31,7 @@ struct SearchHit {
     about: String,
 }
 
-pub(super) fn view(visit: &Visit<'_>, open: &OpenWorkspace, query: &SearchQuery) -> Result<PageContent> {
+pub(super) fn view(visit: &Visit, open: &OpenWorkspace, query: &SearchQuery) -> Result<PageContent> {
     let text = query.q.trim();
     let wanted = text.to_lowercase();
     let has = |name: &str| name.to_lowercase().contains(&wanted);
@@ -46,7 +47,7 @@ pub(super) fn view(visit: &Visit<'_>, open: &OpenWorkspace, query: &SearchQuery)
                 });
             }
         }
-        for line in visit.cache.tail(visit.site, open)?.iter() {
+        for line in visit.cache.tail(&visit.site, open)?.iter() {
             agents.extend(
                 line.agent.as_ref().map(|agent| agent.as_str().to_owned()).filter(|agent| has(agent)),
             );

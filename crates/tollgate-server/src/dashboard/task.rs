@@ -5,12 +5,12 @@ use maud::{Markup, html};
 use tollgate::error::{Fault, Result};
 use tollgate::ledger::Line;
 use tollgate::vault::TaskName;
+use tollgate::vault::anatomy::{Anatomy, Attempt};
 use tollgate::vault::claim::Tenure;
 use tollgate::vault::state::State;
 use tollgate::vault::store::Task;
 use tollgate::visible::count_invisible;
 
-use super::anatomy::{Anatomy, Attempt};
 use super::decision_form::decision;
 use super::ledger::sentence;
 use super::markdown;
@@ -19,7 +19,8 @@ use super::task_actions::actions;
 use super::task_row::state_words;
 use super::text::{SafeText, ago, count, encode, exact, printed};
 use super::trouble::Trouble;
-use super::view::{PageContent, Visit, no_vault};
+use super::view::{PageContent, no_vault};
+use super::visit::Visit;
 use crate::workspace_provider::OpenWorkspace;
 
 /// The number of ledger lines that are searched for a task. The link to the full history leads to the rest.
@@ -52,7 +53,7 @@ impl TaskQuery {
 }
 
 /// Everything about a task, under a heading of level 2.
-pub(super) fn show(sheet: &Sheet, visit: &Visit<'_>, open: &OpenWorkspace) -> Result<Markup> {
+pub(super) fn show(sheet: &Sheet, visit: &Visit, open: &OpenWorkspace) -> Result<Markup> {
     let now = open.gate.workspace().now();
     let anatomy = Anatomy::of(&sheet.text);
     let history = history(visit, open, &sheet.stored.name)?;
@@ -95,7 +96,7 @@ pub(super) fn show(sheet: &Sheet, visit: &Visit<'_>, open: &OpenWorkspace) -> Re
             @if let Some(decision) = anatomy.decision {
                 section aria-labelledby="decision-title" {
                     h3 #decision-title { "Decision" }
-                    div.markdown dir="auto" { (markdown::render(decision.trim_start_matches("## Decision"), 4)) }
+                    div.markdown dir="auto" { (markdown::render(decision, 4)) }
                 }
             }
             section aria-labelledby="history-title" {
@@ -201,10 +202,10 @@ fn show_attempt(attempt: &Attempt<'_>, now: Timestamp) -> Markup {
 }
 
 /// The recent ledger lines about a task, the newest first.
-fn history(visit: &Visit<'_>, open: &OpenWorkspace, task: &TaskName) -> Result<Vec<Line>> {
+fn history(visit: &Visit, open: &OpenWorkspace, task: &TaskName) -> Result<Vec<Line>> {
     let about = |line: &Line| line.event.keys().task == Some(task.as_str());
     // The cache nearly always holds all of them.
-    let tail = visit.cache.tail(visit.site, open)?;
+    let tail = visit.cache.tail(&visit.site, open)?;
     let mut found: Vec<Line> = tail.iter().filter(|line| about(line)).cloned().collect();
     if let (true, Some(last)) = (found.is_empty(), tail.last()) {
         for line in open.gate.workspace().ledger().newest_before(last.seq)?.take(LOOKED_AT) {
@@ -218,13 +219,13 @@ fn history(visit: &Visit<'_>, open: &OpenWorkspace, task: &TaskName) -> Result<V
     Ok(found)
 }
 
-pub(super) fn view(visit: &Visit<'_>, open: &OpenWorkspace, query: &TaskQuery) -> Result<PageContent> {
+pub(super) fn view(visit: &Visit, open: &OpenWorkspace, query: &TaskQuery) -> Result<PageContent> {
     let Some(vault) = &open.vault else {
         return Ok(PageContent::new("Task", html! { h1 { "Task" } (no_vault(open)) }));
     };
     let now = open.gate.workspace().now();
     let sheet = Sheet::read(vault, &query.task, now)?;
-    let tail = visit.cache.tail(visit.site, open)?;
+    let tail = visit.cache.tail(&visit.site, open)?;
     let last = tail.iter().find(|line| line.event.keys().task == Some(query.task.as_str()));
     let main = html! {
         h1.unseen { "Task" }

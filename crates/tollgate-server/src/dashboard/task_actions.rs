@@ -6,13 +6,13 @@ use tollgate::vault::state::State;
 use super::new_task::priorities;
 use super::sheet::Sheet;
 use super::text::encode;
-use super::view::Visit;
+use super::visit::Visit;
 
 /// The forms for this task, as it is now.
-pub(super) fn actions(visit: &Visit<'_>, sheet: &Sheet) -> Markup {
+pub(super) fn actions(visit: &Visit, sheet: &Sheet) -> Markup {
     let stored = &sheet.stored;
     let path = |verb: &str| format!("/tasks/{}/{verb}", encode(stored.name.as_str()));
-    let token = html! { input type="hidden" name="token" value=(visit.token); };
+    let token = html! { input type="hidden" name="token" value=(visit.token()); };
     match stored.slot.state() {
         State::NeedsAction => html! {
             section.actions aria-label="Actions" {
@@ -63,10 +63,10 @@ fn one(token: &Markup, path: &str, button: &str, note: &str) -> Markup {
 }
 
 /// The button that takes an approval back, for the notice after a decision.
-pub(super) fn undo(visit: &Visit<'_>, task: &str) -> Markup {
+pub(super) fn undo(visit: &Visit, task: &str) -> Markup {
     html! {
         form.undo method="post" action=(format!("/tasks/{}/undo", encode(task))) {
-            input type="hidden" name="token" value=(visit.token);
+            input type="hidden" name="token" value=(visit.token());
             button #undo aria-keyshortcuts="u" { "Undo" }
         }
     }

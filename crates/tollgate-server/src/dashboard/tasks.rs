@@ -6,18 +6,14 @@ use tollgate::vault::state::State;
 
 use super::task_row::{rows, state_words};
 use super::text::count;
-use super::view::{PageContent, Visit, no_vault};
+use super::view::{PageContent, no_vault};
+use super::visit::Visit;
 use crate::workspace_provider::OpenWorkspace;
 
 /// The number of tasks on one page. Each is read from the disk.
 const AT_ONCE: usize = 100;
 
-pub(super) fn view(
-    visit: &Visit<'_>,
-    open: &OpenWorkspace,
-    state: State,
-    from: usize,
-) -> Result<PageContent> {
+pub(super) fn view(visit: &Visit, open: &OpenWorkspace, state: State, from: usize) -> Result<PageContent> {
     let (name, none) = state_words(state);
     let Some(vault) = &open.vault else {
         return Ok(PageContent::new(name, html! { h1 { (name) } (no_vault(open)) }));

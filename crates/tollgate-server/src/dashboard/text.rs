@@ -48,7 +48,7 @@ pub(super) fn age(then: Timestamp, now: Timestamp) -> Markup {
     html! { time datetime=(exact) title=(exact) { (age_words(now.duration_since(then).as_secs())) } }
 }
 
-/// The same inside a sentence.
+/// A time as an age inside a sentence, such as `5 s ago`.
 pub(super) fn ago(then: Timestamp, now: Timestamp) -> Markup {
     let exact = exact(then);
     let words = match age_words(now.duration_since(then).as_secs()) {

@@ -1,20 +1,10 @@
-//! What a page is made from, and what it makes.
+//! The content of a page.
 
 use axum::http::StatusCode;
 use maud::{Markup, html};
 
-use super::page_cache::PageCache;
 use super::text::SafeText;
-use crate::site::Site;
 use crate::workspace_provider::OpenWorkspace;
-
-/// One request for a page.
-pub(super) struct Visit<'a> {
-    pub(super) site: &'a Site,
-    pub(super) cache: &'a PageCache,
-    /// The token that the page's forms must carry.
-    pub(super) token: &'a str,
-}
 
 /// The content of a page.
 pub(super) struct PageContent {

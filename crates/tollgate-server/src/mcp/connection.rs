@@ -178,7 +178,7 @@ impl McpConnection {
         self.leftovers().settle();
     }
 
-    fn leftovers(&self) -> Abandoned {
+    fn leftovers(&self) -> ConnectionLeftovers {
         let mut turns = lock(&self.turns);
         let mut over: Vec<_> = turns.running.take().into_iter().collect();
         if self.remembers() {
@@ -186,18 +186,18 @@ impl McpConnection {
         }
         let claims = std::mem::take(&mut *lock(&self.claims));
         let held = claims.into_values().filter_map(|(_, lock)| lock).collect();
-        Abandoned { turns: over, held, server: self.server.clone() }
+        ConnectionLeftovers { turns: over, held, server: self.server.clone() }
     }
 }
 
 /// The turns and claims that a closed connection leaves behind.
-struct Abandoned {
+struct ConnectionLeftovers {
     turns: Vec<Arc<RunningTurn>>,
     held: Vec<ClaimLock>,
     server: Server,
 }
 
-impl Abandoned {
+impl ConnectionLeftovers {
     fn settle(self) {
         drop(self.turns);
         if !self.held.is_empty() {

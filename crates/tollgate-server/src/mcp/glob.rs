@@ -243,7 +243,7 @@ fn match_names(names: &[Name], path: &[&str], steps: &Steps) -> bool {
     names[name..].iter().all(|name| *name == Name::Any)
 }
 
-/// The same for `*` inside a name.
+/// Whether these letters match this name. A `*` among them takes as few letters as possible, and more if the rest does not match.
 fn match_letters(letters: &[Letter], name: &str, steps: &Steps) -> bool {
     let name: Vec<char> = name.chars().collect();
     if name.is_empty() {

@@ -32,8 +32,8 @@ const KEPT: usize = 1 << 20;
 /// The capacity of a pipe.
 const PIPE: usize = 64 << 10;
 
-type Received = RxJsonRpcMessage<RoleServer>;
-type Sent = TxJsonRpcMessage<RoleServer>;
+type IncomingMessage = RxJsonRpcMessage<RoleServer>;
+type OutgoingMessage = TxJsonRpcMessage<RoleServer>;
 
 /// The room of each request that is not answered yet.
 type Rooms = Arc<SyncMutex<HashMap<RequestId, Room>>>;
@@ -48,7 +48,7 @@ pub(crate) struct Lines<R, W> {
     /// A request has determined the protocol version of this connection.
     settled: bool,
     /// What was read and waits for room. A read may be cancelled at any time, so nothing may be only in its variables.
-    waiting: Option<(Parsed, usize)>,
+    waiting: Option<(LineContent, usize)>,
     space: Space,
     rooms: Rooms,
 }
@@ -95,8 +95,8 @@ where
     }
 
     /// The content of a line, and its size in memory.
-    fn parsed(&mut self, read: Result<Vec<u8>, ()>) -> (Parsed, usize) {
-        let Ok(line) = read else { return (Parsed::Wrong(too_long()), 0) };
+    fn parsed(&mut self, read: Result<Vec<u8>, ()>) -> (LineContent, usize) {
+        let Ok(line) = read else { return (LineContent::Wrong(too_long()), 0) };
         let (parsed, size) = match room::size(&line) {
             Some(size) => (parse(&line), size),
             None => (too_many_values(&line), 0),
@@ -109,13 +109,13 @@ where
     }
 
     /// The room of a request is taken until the request is answered, or until the work on a cancelled one has ended.
-    fn enter(&mut self, message: &mut Received, room: Room) {
+    fn enter(&mut self, message: &mut IncomingMessage, room: Room) {
         match message {
-            Received::Request(request) => {
+            IncomingMessage::Request(request) => {
                 request.request.extensions_mut().insert::<Room>(room.clone());
                 locked(&self.rooms).insert(request.id.clone(), room);
             }
-            Received::Notification(notification) => {
+            IncomingMessage::Notification(notification) => {
                 // A cancelled request gets no answer.
                 if let ClientNotification::CancelledNotification(cancelled) = &notification.notification
                     && let Some(id) = &cancelled.params.request_id
@@ -129,8 +129,8 @@ where
 
     /// Whether to pass the message to the SDK. Until a request has determined the protocol version, the SDK would close the
     /// connection on anything that is not a request.
-    fn is_welcome(&mut self, message: &Received) -> bool {
-        let Received::Request(request) = message else { return self.settled };
+    fn is_welcome(&mut self, message: &IncomingMessage) -> bool {
+        let IncomingMessage::Request(request) = message else { return self.settled };
         self.settled |= match &request.request {
             ClientRequest::InitializeRequest(_) => true,
             ClientRequest::DiscoverRequest(_) => false,
@@ -141,20 +141,20 @@ where
 }
 
 /// The content of a line.
-enum Parsed {
-    Message(Box<Received>),
+enum LineContent {
+    Message(Box<IncomingMessage>),
     /// The answer to an invalid request, as a line.
     Wrong(Vec<u8>),
     Nothing,
 }
 
-fn parse(line: &[u8]) -> Parsed {
+fn parse(line: &[u8]) -> LineContent {
     let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
     let error = match serde_json::from_slice(line) {
-        Ok(message) => return Parsed::Message(Box::new(message)),
+        Ok(message) => return LineContent::Message(Box::new(message)),
         Err(error) => error,
     };
-    let Some(id) = id_of_request(line) else { return Parsed::Nothing };
+    let Some(id) = id_of_request(line) else { return LineContent::Nothing };
     let read = serde_json::from_str::<serde_json::Value>(id.get());
     let known = read.as_ref().is_ok_and(|id| id.is_string() || id.as_i64().is_some());
     // An answer that repeats what is not JSON, such as `1e400`, could not be read.
@@ -171,7 +171,7 @@ fn parse(line: &[u8]) -> Parsed {
         ),
         _ => (ErrorCode::INVALID_PARAMS, "invalid parameters for this method"),
     };
-    Parsed::Wrong(wrong(id, code, words))
+    LineContent::Wrong(wrong(id, code, words))
 }
 
 /// What identifies a request. The other parts of the line are skipped, however deep they are nested.
@@ -205,15 +205,15 @@ fn wrong(id: &str, code: ErrorCode, words: &str) -> Vec<u8> {
 }
 
 /// The answer to a request with more values than the memory should hold.
-fn too_many_values(line: &[u8]) -> Parsed {
+fn too_many_values(line: &[u8]) -> LineContent {
     let words = format!("the request has more than {MOST_VALUES} values");
     match id_of_request(line) {
         // An id that is not JSON, such as `1e400`, is not repeated.
         Some(id) if serde_json::from_str::<serde_json::Value>(id.get()).is_ok() => {
-            Parsed::Wrong(wrong(id.get(), ErrorCode::INVALID_REQUEST, &words))
+            LineContent::Wrong(wrong(id.get(), ErrorCode::INVALID_REQUEST, &words))
         }
-        Some(_) => Parsed::Wrong(wrong("null", ErrorCode::INVALID_REQUEST, &words)),
-        None => Parsed::Nothing,
+        Some(_) => LineContent::Wrong(wrong("null", ErrorCode::INVALID_REQUEST, &words)),
+        None => LineContent::Nothing,
     }
 }
 
@@ -224,10 +224,10 @@ fn too_long() -> Vec<u8> {
         format!("the message is longer than {} MiB", LONGEST >> 20),
         None,
     );
-    line(&Sent::error(error, None)).unwrap_or_default()
+    line(&OutgoingMessage::error(error, None)).unwrap_or_default()
 }
 
-fn line(message: &Sent) -> io::Result<Vec<u8>> {
+fn line(message: &OutgoingMessage) -> io::Result<Vec<u8>> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
     Ok(line)
@@ -256,10 +256,13 @@ where
 {
     type Error = io::Error;
 
-    fn send(&mut self, message: Sent) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+    fn send(
+        &mut self,
+        message: OutgoingMessage,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
         let answered = match &message {
-            Sent::Response(response) => Some(response.id.clone()),
-            Sent::Error(error) => error.id.clone(),
+            OutgoingMessage::Response(response) => Some(response.id.clone()),
+            OutgoingMessage::Error(error) => error.id.clone(),
             _ => None,
         };
         let (output, rooms) = (self.output.clone(), self.rooms.clone());
@@ -271,7 +274,7 @@ where
         }
     }
 
-    async fn receive(&mut self) -> Option<Received> {
+    async fn receive(&mut self) -> Option<IncomingMessage> {
         loop {
             if self.waiting.is_none() {
                 let read = self.next_line().await?;
@@ -280,12 +283,12 @@ where
             let size = self.waiting.as_ref().map_or(0, |(_, size)| *size);
             let room = self.space.enter(size).await?;
             match self.waiting.take()?.0 {
-                Parsed::Message(mut message) if self.is_welcome(&message) => {
+                LineContent::Message(mut message) if self.is_welcome(&message) => {
                     self.enter(&mut message, room);
                     return Some(*message);
                 }
-                Parsed::Message(_) | Parsed::Nothing => {}
-                Parsed::Wrong(answer) => {
+                LineContent::Message(_) | LineContent::Nothing => {}
+                LineContent::Wrong(answer) => {
                     let output = self.output.clone();
                     // In a task of its own: if this read is cancelled, half a line must not stay on the stream.
                     tokio::spawn(async move {

@@ -51,7 +51,7 @@ pub struct Server(Arc<ServerState>);
 
 struct ServerState {
     gate: Mutex<Gate>,
-    reopening: OnceLock<Reopening>,
+    settings_watch: OnceLock<SettingsWatch>,
     agent: Agent,
     home: Option<PathBuf>,
     turns: Turns,
@@ -62,7 +62,7 @@ struct ServerState {
 }
 
 /// Lets a server over stdio notice changed settings by itself.
-struct Reopening {
+struct SettingsWatch {
     open: Box<dyn Fn() -> Result<Gate> + Send + Sync>,
     /// The settings file at the last look.
     seen: Mutex<Option<FileStamp>>,
@@ -77,16 +77,16 @@ impl Server {
     pub fn new(gate: Gate, options: ServerOptions) -> Self {
         let ServerOptions { agent, idle, home, session } = options;
         let turns = Turns::new(agent.clone(), idle, session);
-        let (gate, reopening) = (Mutex::new(gate), OnceLock::new());
+        let (gate, settings_watch) = (Mutex::new(gate), OnceLock::new());
         let (tasks, changed, calls) = (Mutex::default(), Notify::new(), Arc::new(Semaphore::new(CALLS)));
-        Self(Arc::new(ServerState { gate, reopening, agent, home, turns, tasks, changed, calls }))
+        Self(Arc::new(ServerState { gate, settings_watch, agent, home, turns, tasks, changed, calls }))
     }
 
     /// Opens the gate again before a call if the settings in `config.toml` have changed. If it cannot be opened, the call
     /// fails: a server must not go on with settings that do not apply any more.
     #[must_use]
     pub fn reopened_by(self, open: impl Fn() -> Result<Gate> + Send + Sync + 'static) -> Self {
-        self.0.reopening.get_or_init(|| Reopening { open: Box::new(open), seen: Mutex::default() });
+        self.0.settings_watch.get_or_init(|| SettingsWatch { open: Box::new(open), seen: Mutex::default() });
         self
     }
 
@@ -120,7 +120,7 @@ impl Server {
 
     /// The gate for a call: opened again if the settings have changed. Blocks.
     pub(super) fn gate_for_call(&self) -> Result<Gate> {
-        let Some(Reopening { open, seen }) = self.0.reopening.get() else { return Ok(self.gate()) };
+        let Some(SettingsWatch { open, seen }) = self.0.settings_watch.get() else { return Ok(self.gate()) };
         let path = self.gate().workspace().state_path().join("config.toml");
         let stamp: FileStamp = std::fs::metadata(&path)
             .ok()

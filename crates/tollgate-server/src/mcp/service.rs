@@ -179,7 +179,7 @@ fn limited(answer: ToolAnswer) -> (ToolAnswer, usize) {
 /// All tools as the protocol describes them, made once: their schemas are large, and a client may ask for them often.
 fn all_tools() -> &'static [rmcp::model::Tool] {
     static ALL: OnceLock<Vec<rmcp::model::Tool>> = OnceLock::new();
-    ALL.get_or_init(|| tools::TABLE.iter().map(described).collect())
+    ALL.get_or_init(|| tools::TABLE.into_iter().map(described).collect())
 }
 
 fn described(tool: &Tool) -> rmcp::model::Tool {
@@ -225,7 +225,7 @@ where
     serve_until(server, input, output, std::future::pending()).await
 }
 
-/// The same, but ends early when `stop` is ready.
+/// Serves one client, as [`serve`] does, until it closes its streams or `stop` is ready.
 pub(super) async fn serve_until<R, W>(
     server: &Server,
     input: R,

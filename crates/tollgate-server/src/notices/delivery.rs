@@ -128,7 +128,7 @@ pub(crate) struct DeliveryStatus {
 }
 
 /// Delivers one notice: its id, and its text. An error is the reason in a sentence.
-type Deliver = Box<dyn Fn(&str, &str) -> Result<(), String> + Send>;
+type Courier = Box<dyn Fn(&str, &str) -> Result<(), String> + Send>;
 
 /// The notices that wait to be delivered, and their threads.
 pub(crate) struct NoticeQueue {
@@ -143,10 +143,10 @@ impl NoticeQueue {
     pub(crate) fn start(target: NoticeTarget) -> Result<Self> {
         let NoticeTarget { settings, webhook, pauses } = target;
         let command = Some(settings.command.clone()).filter(|command| !command.is_empty());
-        let command = command.map(|command| -> Deliver { Box::new(move |_, body| run(&command, body)) });
-        let webhook = webhook.map(|webhook| -> Deliver { Box::new(move |id, body| webhook.post(id, body)) });
+        let command = command.map(|command| -> Courier { Box::new(move |_, body| run(&command, body)) });
+        let webhook = webhook.map(|webhook| -> Courier { Box::new(move |id, body| webhook.post(id, body)) });
         let status = Arc::<Mutex<DeliveryStatus>>::default();
-        let start = |deliver: Deliver| {
+        let start = |deliver: Courier| {
             let (queue, waiting) = sync_channel(QUEUE);
             let (pauses, told) = (pauses.clone(), status.clone());
             // It ends with the process, or when the queue is dropped.
@@ -181,7 +181,7 @@ impl NoticeQueue {
 
 fn deliver_all(
     waiting: &Receiver<String>,
-    deliver: &Deliver,
+    deliver: &Courier,
     pauses: &[Duration],
     status: &Mutex<DeliveryStatus>,
 ) {

@@ -1,19 +1,19 @@
 //! Notices: tells people outside of the browser that something needs them. A pending approval, an open breaker, an agent
 //! that is refused again and again.
 //!
-//! The server watches the workspace anyway, so it is the one that sends. Nothing waits for a notice: noticing puts it into a
+//! The server watches the workspace anyway, so it is the one that sends. Nothing waits for a notice: `run` puts it into a
 //! queue of limited length, and a thread delivers it, with a limited number of tries. The command and the webhook have one each. What cannot be delivered is counted,
 //! and `/health` says so.
 //!
-//! - `noticing`: what deserves a notice, from what happens; pure.
+//! - `notice_filter`: what deserves a notice, from what happens; pure.
 //! - `delivery`: the queues, their threads, the command and the webhook.
 
 pub(crate) mod delivery;
-mod noticing;
+mod notice_filter;
 
 pub use self::delivery::{NoticeTarget, Webhook};
 
-use self::noticing::Noticing;
+use self::notice_filter::NoticeFilter;
 use crate::feed::{FeedEvent, Subscription};
 use crate::site::Site;
 use tollgate::error::Result;
@@ -24,25 +24,25 @@ use tollgate::vault::state::State;
 pub(crate) async fn start(site: Site) -> Option<impl Future<Output = ()>> {
     let settings = site.delivery()?.settings().clone();
     let events = site.feed.subscribe();
-    let mut noticing = Noticing::new(settings, site.root());
+    let mut filter = NoticeFilter::new(settings, site.root());
     if let Ok(waiting) = site.blocking(pending).await {
-        noticing.pending(&waiting);
+        filter.pending(&waiting);
     }
-    Some(run(site, events, noticing))
+    Some(run(site, events, filter))
 }
 
-async fn run(site: Site, mut events: Subscription, mut noticing: Noticing) {
+async fn run(site: Site, mut events: Subscription, mut filter: NoticeFilter) {
     let Some(delivery) = site.delivery() else { return };
     while let Some(event) = events.next().await {
         match event {
             FeedEvent::Lines(lines) => {
-                for notice in lines.iter().filter_map(|line| noticing.line(line)) {
+                for notice in lines.iter().filter_map(|line| filter.line(line)) {
                     delivery.send(notice);
                 }
             }
             FeedEvent::Board | FeedEvent::Setup | FeedEvent::Missed => {
                 let Ok(waiting) = site.blocking(pending).await else { continue };
-                for notice in noticing.pending(&waiting) {
+                for notice in filter.pending(&waiting) {
                     delivery.send(notice);
                 }
             }

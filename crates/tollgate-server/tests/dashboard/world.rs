@@ -23,7 +23,7 @@ use tollgate::workspace::{Options, Workspace};
 use tollgate_server::access::Credentials;
 use tollgate_server::notices::NoticeTarget;
 use tollgate_server::secret::Secret;
-use tollgate_server::serve::{Bound, Stop};
+use tollgate_server::serve::{BoundServer, Stop};
 use tollgate_server::site::{Site, SiteOptions};
 use tollgate_server::workspace_provider::{OpenWorkspace, WorkspaceProvider};
 
@@ -142,7 +142,7 @@ impl World {
         let here = Here(root);
         setup(&here);
         let secret = Secret::random().unwrap();
-        let bound = Bound::new("127.0.0.1:0".parse().unwrap(), [], credentials(&secret)).unwrap();
+        let bound = BoundServer::new("127.0.0.1:0".parse().unwrap(), [], credentials(&secret)).unwrap();
         let (address, stop) = (bound.address(), bound.stop());
         let provider = Box::new(here.clone());
         let serving = std::thread::spawn(move || {
@@ -162,7 +162,7 @@ impl World {
     pub(crate) fn restart(&mut self) {
         self.stop.stop();
         self.serving.take().unwrap().join().unwrap();
-        let bound = Bound::new(self.address, [], credentials(&self.secret)).unwrap();
+        let bound = BoundServer::new(self.address, [], credentials(&self.secret)).unwrap();
         self.stop = bound.stop();
         let provider = Box::new(self.here.clone());
         self.serving = Some(std::thread::spawn(move || {

@@ -19,7 +19,7 @@ use tollgate::workspace::{Options, Workspace};
 use tollgate_server::access::Credentials;
 use tollgate_server::feed::{FeedEvent, Subscription};
 use tollgate_server::secret::Secret;
-use tollgate_server::serve::{Bound, Stop};
+use tollgate_server::serve::{BoundServer, Stop};
 use tollgate_server::site::{Site, SiteOptions};
 use tollgate_server::workspace_provider::{OpenWorkspace, WorkspaceProvider};
 
@@ -87,7 +87,7 @@ impl World {
         let site = Site::new(Box::new(Here(root.clone())), options).unwrap();
         let person = Secret::random().unwrap();
         let credentials = Credentials { person: person.clone(), tokens: None, agent: None };
-        let bound = Bound::new("127.0.0.1:0".parse().unwrap(), [], credentials).unwrap();
+        let bound = BoundServer::new("127.0.0.1:0".parse().unwrap(), [], credentials).unwrap();
         let (stop, address) = (bound.stop(), bound.address());
         let served = site.clone();
         let serving = Some(std::thread::spawn(move || bound.run(served)));

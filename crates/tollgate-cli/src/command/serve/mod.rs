@@ -20,7 +20,7 @@ use tollgate::workspace::{STATE_FOLDER, read_settings};
 use tollgate_server::access::Credentials;
 use tollgate_server::notices::NoticeTarget;
 use tollgate_server::secret::Secret;
-use tollgate_server::serve::Bound;
+use tollgate_server::serve::BoundServer;
 use tollgate_server::site::{Site, SiteOptions};
 use tollgate_server::workspace_provider::{OpenWorkspace, WorkspaceProvider};
 
@@ -88,7 +88,7 @@ pub(crate) fn run(invocation: &Invocation, args: &ServeArgs) -> Result<Answer, C
     let tokens = if args.demo { None } else { invocation.token_file(&invocation.root()?.0)? };
     // First, so that nothing is left behind if the port is taken.
     let credentials = Credentials { person: person.clone(), tokens, agent: agent.clone() };
-    let bound = Bound::new(args.listen, args.names.clone(), credentials)?;
+    let bound = BoundServer::new(args.listen, args.names.clone(), credentials)?;
     // Before the demo creates its folder, so that a signal always deletes it.
     stop_on_signals(&bound, args.demo)?;
     let mut demo = args.demo.then(Demo::new).transpose()?;
@@ -153,7 +153,7 @@ fn encode(secret: &str) -> String {
 }
 
 /// A signal stops the server, which has a few seconds to finish open requests.
-fn stop_on_signals(bound: &Bound, demo: bool) -> Result<()> {
+fn stop_on_signals(bound: &BoundServer, demo: bool) -> Result<()> {
     // SIGHUP means that the terminal was closed. A demo then deletes its folder; a server may have been started to survive.
     let wanted: &[i32] = if demo { &[SIGINT, SIGTERM, SIGHUP] } else { &[SIGINT, SIGTERM] };
     let mut signals = Signals::new(wanted).map_err(|source| Fault::Io {

@@ -14,12 +14,24 @@ use tollgate::guard::Outcome;
 use tollgate::workspace::STATE_FOLDER;
 
 use super::call::{ToolCall, done};
-use super::schema::PathArguments;
+use super::schema::{Input, Output, PathArguments, nothing, path_only};
+use super::tool::{Hints, Tool};
 use crate::mcp::answer::{LARGEST, ToolAnswer};
 use crate::mcp::collate;
 use crate::mcp::glob::{Glob, MOST, Steps};
 
-pub(super) fn create(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
+pub(super) static CREATE_DIRECTORY: Tool = Tool {
+    name: "create_directory",
+    title: "Create Directory",
+    description: "Create a directory and its missing parents. Does nothing if the directory exists. Only \
+        inside the allowed directories.",
+    hints: Hints::ADDS,
+    input: Input(path_only, &["path"]),
+    output: Output::TEXT,
+    run: create,
+};
+
+fn create(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
     let given: PathArguments = call.arguments(value)?;
     done(call.gate.create_folder(call.turn()?.turn(), call.path(&given.path)?))?;
     Ok(ToolAnswer::text(format!("Successfully created directory {}", given.path)))
@@ -41,14 +53,36 @@ fn listed(call: &ToolCall<'_>, path: &str) -> Result<Listing, ToolAnswer> {
     Ok(listing)
 }
 
-pub(super) fn list(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
+pub(super) static LIST_DIRECTORY: Tool = Tool {
+    name: "list_directory",
+    title: "List Directory",
+    description: "List the entries of a directory, one per line, each marked [FILE] or [DIR]. Only inside \
+        the allowed directories.",
+    hints: Hints::Reads,
+    input: Input(path_only, &["path"]),
+    output: Output::TEXT,
+    run: list,
+};
+
+fn list(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
     let given: PathArguments = call.arguments(value)?;
     let listing = listed(call, &given.path)?;
     let line = |entry: &FolderEntry| format!("{} {}", mark(entry.kind), entry.name.to_string_lossy());
     Ok(ToolAnswer::text(listing.entries.iter().map(line).collect::<Vec<_>>().join("\n")))
 }
 
-pub(super) fn sizes_properties() -> Value {
+pub(super) static LIST_DIRECTORY_WITH_SIZES: Tool = Tool {
+    name: "list_directory_with_sizes",
+    title: "List Directory with Sizes",
+    description: "List the entries of a directory with their sizes and a summary, sorted by name or size. \
+        Only inside the allowed directories.",
+    hints: Hints::Reads,
+    input: Input(sizes_properties, &["path"]),
+    output: Output::TEXT,
+    run: list_with_sizes,
+};
+
+fn sizes_properties() -> Value {
     json!({
         "path": {"type": "string"},
         "sortBy": {
@@ -75,7 +109,7 @@ struct SizesArguments {
     sort_by: SortBy,
 }
 
-pub(super) fn list_with_sizes(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
+fn list_with_sizes(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
     let given: SizesArguments = call.arguments(value)?;
     let listing = listed(call, &given.path)?;
     let size = |entry: &FolderEntry| {
@@ -168,7 +202,18 @@ fn excludes_schema() -> Value {
     json!({"type": "array", "items": {"type": "string"}, "default": [], "description": "Glob patterns to exclude"})
 }
 
-pub(super) fn tree_properties() -> Value {
+pub(super) static DIRECTORY_TREE: Tool = Tool {
+    name: "directory_tree",
+    title: "Directory Tree",
+    description: "Show everything below a directory as JSON. Each entry has `name` and `type` (file or \
+        directory); directories have `children`. Only inside the allowed directories.",
+    hints: Hints::Reads,
+    input: Input(tree_properties, &["path"]),
+    output: Output::TEXT,
+    run: tree,
+};
+
+fn tree_properties() -> Value {
     json!({"path": {"type": "string"}, "excludePatterns": excludes_schema()})
 }
 
@@ -188,7 +233,7 @@ struct TreeEntry {
     children: Option<Vec<TreeEntry>>,
 }
 
-pub(super) fn tree(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
+fn tree(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
     let given: TreeArguments = call.arguments(value)?;
     few(&given.exclude)?;
     let mut exclude = Vec::new();
@@ -201,7 +246,7 @@ pub(super) fn tree(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, Tool
         }
     }
     let root = listed(call, &given.path)?.path;
-    let exclude = Excluded { globs: exclude, steps: Steps::new() };
+    let exclude = Exclusions { globs: exclude, steps: Steps::new() };
     let mut room = LARGEST / 2;
     let tree = branches(call, root.as_path(), Path::new(""), &exclude, &mut room)?;
     if exclude.steps.are_used_up() {
@@ -212,12 +257,12 @@ pub(super) fn tree(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, Tool
 }
 
 /// What a tree or a search leaves out.
-struct Excluded {
+struct Exclusions {
     globs: Vec<Glob>,
     steps: Steps,
 }
 
-impl Excluded {
+impl Exclusions {
     fn has(&self, path: &str) -> bool {
         self.steps.are_used_up() || self.globs.iter().any(|glob| glob.matches(path, &self.steps))
     }
@@ -228,7 +273,7 @@ fn branches(
     call: &ToolCall<'_>,
     root: &Path,
     below: &Path,
-    exclude: &Excluded,
+    exclude: &Exclusions,
     room: &mut usize,
 ) -> Result<Vec<TreeEntry>, ToolAnswer> {
     // A folder inside the tree that was deleted in the meantime or cannot be read is shown as empty.
@@ -259,7 +304,19 @@ fn branches(
 /// What an entry of a tree takes in the answer, without its name and the spaces in front of it.
 const ENTRY: usize = r#"{"name":"","type":"file"}"#.len();
 
-pub(super) fn search_properties() -> Value {
+pub(super) static SEARCH_FILES: Tool = Tool {
+    name: "search_files",
+    title: "Search Files",
+    description: "Find files and directories below a directory with a glob pattern on their relative path: \
+        `*.rs` matches in that directory, `**/*.rs` also below it. Returns full paths. Only inside the allowed \
+        directories.",
+    hints: Hints::Reads,
+    input: Input(search_properties, &["path", "pattern"]),
+    output: Output::TEXT,
+    run: search,
+};
+
+fn search_properties() -> Value {
     json!({
         "path": {"type": "string"},
         "pattern": {"type": "string"},
@@ -275,12 +332,12 @@ struct SearchArguments {
     exclude: Vec<String>,
 }
 
-pub(super) fn search(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
+fn search(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
     let given: SearchArguments = call.arguments(value)?;
     few(&given.exclude)?;
     let pattern = glob(&given.pattern)?;
     let globs = given.exclude.iter().map(|pattern| glob(pattern)).collect::<Result<Vec<_>, _>>()?;
-    let exclude = Excluded { globs, steps: Steps::new() };
+    let exclude = Exclusions { globs, steps: Steps::new() };
     let root = listed(call, &given.path)?.path;
     let mut found = FoundPaths { paths: Vec::new(), room: LARGEST / 2 };
     search_below(call, root.as_path(), Path::new(""), &pattern, &exclude, &mut found)?;
@@ -304,7 +361,7 @@ fn search_below(
     root: &Path,
     below: &Path,
     pattern: &Glob,
-    exclude: &Excluded,
+    exclude: &Exclusions,
     found: &mut FoundPaths,
 ) -> Result<(), ToolAnswer> {
     let workspace = call.gate.workspace();
@@ -331,7 +388,18 @@ fn search_below(
     Ok(())
 }
 
-pub(super) fn info(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
+pub(super) static GET_FILE_INFO: Tool = Tool {
+    name: "get_file_info",
+    title: "Get File Info",
+    description: "Get the size, times, permissions and type of a file or directory, without reading its \
+        content. Only inside the allowed directories.",
+    hints: Hints::Reads,
+    input: Input(path_only, &["path"]),
+    output: Output::TEXT,
+    run: info,
+};
+
+fn info(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
     let given: PathArguments = call.arguments(value)?;
     let metadata = done(call.gate.workspace().look_at(call.readable(&given.path)?))?;
     let time = |time: std::io::Result<std::time::SystemTime>| match time.ok().map(Timestamp::try_from) {
@@ -350,6 +418,17 @@ pub(super) fn info(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, Tool
     )))
 }
 
-pub(super) fn allowed(call: &ToolCall<'_>, _: Value) -> Result<ToolAnswer, ToolAnswer> {
+pub(super) static LIST_ALLOWED_DIRECTORIES: Tool = Tool {
+    name: "list_allowed_directories",
+    title: "List Allowed Directories",
+    description: "List the directories that this server gives access to. Everything below them is allowed, \
+        too.",
+    hints: Hints::Reads,
+    input: Input(nothing, &[]),
+    output: Output::TEXT,
+    run: allowed,
+};
+
+fn allowed(call: &ToolCall<'_>, _: Value) -> Result<ToolAnswer, ToolAnswer> {
     Ok(ToolAnswer::text(format!("Allowed directories:\n{}", call.gate.workspace().path().display())))
 }

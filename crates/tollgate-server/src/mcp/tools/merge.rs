@@ -4,9 +4,33 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::call::{ToolCall, done};
+use super::schema::{Input, Output, Shape, text};
+use super::tool::{Hints, Tool};
 use crate::mcp::answer::ToolAnswer;
 
-pub(super) fn properties() -> Value {
+const MERGE: Output = Output(
+    || {
+        let flag = || json!({"type": "boolean"});
+        Shape::all(json!({"clean": flag(), "content": text(), "diff": text(), "written": flag()}))
+    },
+    Some(Shape::refusal),
+);
+
+pub(super) static MERGE_FILE: Tool = Tool {
+    name: "merge_file",
+    title: "Merge File",
+    description: "After a write or an edit was refused with STALE_FILE: merge what you wanted to write with what \
+        is on disk. Returns the merged `content`, its `diff` from the disk, and whether it is `clean`. With \
+        `write`, a clean merge is also written, so this one call replaces reading, redoing and writing. A merge \
+        with conflicts has markers around them and is never written: resolve them, then write the whole file. \
+        The merge counts as a read of the file.",
+    hints: Hints::CHANGES,
+    input: Input(properties, &["path"]),
+    output: MERGE,
+    run: merge,
+};
+
+fn properties() -> Value {
     json!({
         "path": {"type": "string"},
         "write": {
@@ -24,7 +48,7 @@ struct MergeArguments {
     write: Option<bool>,
 }
 
-pub(super) fn merge(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
+fn merge(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
     let given: MergeArguments = call.arguments(value)?;
     let target = call.readable(&given.path)?;
     let key = call.canonical(&target)?;

@@ -1,4 +1,6 @@
-//! The tools: `table` lists them, [`call`] runs one.
+//! The tools: [`TABLE`] lists them, [`call`] runs one.
+//!
+//! A new tool takes a file with its [`Tool`], and a line in [`TABLE`].
 
 #![allow(
     clippy::result_large_err,
@@ -7,11 +9,12 @@
 
 mod call;
 mod folder;
+mod instructions;
 mod merge;
 mod read;
 mod schema;
-mod table;
 mod task;
+mod task_output;
 mod tool;
 mod turn;
 mod write;
@@ -21,12 +24,42 @@ use serde_json::{Map, Value};
 use super::answer::ToolAnswer;
 use super::connection::McpConnection;
 use call::ToolCall;
-pub(super) use table::{INSTRUCTIONS, TABLE};
+pub(super) use instructions::INSTRUCTIONS;
 pub(super) use tool::{Hints, Tool};
+
+/// The tools of the reference filesystem server in its order, with its names, titles, arguments and hints; then our own.
+pub(super) static TABLE: [&Tool; 26] = [
+    &read::READ_FILE,
+    &read::READ_TEXT_FILE,
+    &read::READ_MEDIA_FILE,
+    &read::READ_MULTIPLE_FILES,
+    &write::WRITE_FILE,
+    &write::EDIT_FILE,
+    &folder::CREATE_DIRECTORY,
+    &folder::LIST_DIRECTORY,
+    &folder::LIST_DIRECTORY_WITH_SIZES,
+    &folder::DIRECTORY_TREE,
+    &write::MOVE_FILE,
+    &folder::SEARCH_FILES,
+    &folder::GET_FILE_INFO,
+    &folder::LIST_ALLOWED_DIRECTORIES,
+    &write::DELETE_FILE,
+    &write::WRITE_FILES,
+    &turn::BEGIN_TURN,
+    &turn::END_TURN,
+    &turn::GET_INITIAL_HASH,
+    &merge::MERGE_FILE,
+    &task::LIST_TASKS,
+    &task::GET_TASK,
+    &task::CLAIM_TASK,
+    &task::RENEW_TASK,
+    &task::REPORT_PROGRESS,
+    &task::RELEASE_TASK,
+];
 
 /// The tool with this name.
 pub(super) fn find(name: &str) -> Option<&'static Tool> {
-    TABLE.iter().find(|tool| tool.name == name)
+    TABLE.into_iter().find(|tool| tool.name == name)
 }
 
 /// Runs a call. `None` if there is no such tool. Blocks.

@@ -12,7 +12,8 @@ use tollgate::guard::Outcome;
 use tollgate::part::Part;
 
 use super::call::{ToolCall, done};
-use super::schema::PathArguments;
+use super::schema::{Input, Output, PathArguments, Shape, path_only};
+use super::tool::{Hints, Tool};
 use crate::mcp::answer::{Item, LARGEST, ToolAnswer};
 use crate::mcp::turns::RunningTurn;
 
@@ -22,7 +23,29 @@ const MOST: usize = LARGEST / 2;
 /// The most files in one call: more than a model names. A file that cannot be read takes a line of the answer, too.
 const MOST_FILES: usize = 10_000;
 
-pub(super) fn text_properties() -> Value {
+pub(super) static READ_FILE: Tool = Tool {
+    name: "read_file",
+    title: "Read File (Deprecated)",
+    description: "Read a file as text. Deprecated: use read_text_file, which does the same.",
+    hints: Hints::Reads,
+    input: Input(text_properties, &["path"]),
+    output: Output::TEXT,
+    run: text,
+};
+
+pub(super) static READ_TEXT_FILE: Tool = Tool {
+    name: "read_text_file",
+    title: "Read Text File",
+    description: "Read a file as text, whatever its extension: all of it, the first N lines (`head`) or the \
+        last N lines (`tail`). Read a file before you change it: a later write is refused with STALE_FILE if somebody \
+        else has changed the file since, and then you must read it again. Only inside the allowed directories.",
+    hints: Hints::Reads,
+    input: Input(text_properties, &["path"]),
+    output: Output::TEXT,
+    run: text,
+};
+
+fn text_properties() -> Value {
     json!({
         "path": {"type": "string"},
         "tail": {"type": "number", "description": "Read only the last N lines"},
@@ -37,7 +60,7 @@ struct TextArguments {
     head: Option<f64>,
 }
 
-pub(super) fn text(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
+fn text(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
     let given: TextArguments = call.arguments(value)?;
     let part = match (lines("head", given.head)?, lines("tail", given.tail)?) {
         (None, None) => Part::Whole,
@@ -83,7 +106,7 @@ fn try_read(
     part: Part,
 ) -> Result<Outcome<Read>, ToolAnswer> {
     let _lane = running.reading(&call.canonical(path)?);
-    let mut bytes = Bounded(Vec::new());
+    let mut bytes = AnswerBuffer(Vec::new());
     let outcome = call.gate.read_to(running.turn(), path, part, &mut bytes);
     let too_large = |what: &str, hint: &str| {
         let path = path.display();
@@ -111,9 +134,9 @@ fn try_read(
 }
 
 /// A buffer that fails when it holds more than fits into an answer.
-struct Bounded(Vec<u8>);
+struct AnswerBuffer(Vec<u8>);
 
-impl Write for Bounded {
+impl Write for AnswerBuffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let room = MOST - self.0.len();
         self.0.extend_from_slice(&bytes[..bytes.len().min(room)]);
@@ -136,7 +159,54 @@ fn decode(bytes: Vec<u8>) -> (String, bool) {
     }
 }
 
-pub(super) fn media(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
+/// Images, audio, bytes.
+const MEDIA: Output = Output(|| Shape::all(media_properties()), Some(Shape::refusal));
+
+fn media_properties() -> Value {
+    json!({"content": {"type": "array", "items": {"anyOf": [
+        {
+            "type": "object",
+            "properties": {
+                "type": {"type": "string", "enum": ["image", "audio"]},
+                "data": {"type": "string"},
+                "mimeType": {"type": "string"},
+            },
+            "required": ["type", "data", "mimeType"],
+            "additionalProperties": false,
+        },
+        {
+            "type": "object",
+            "properties": {
+                "type": {"type": "string", "const": "resource"},
+                "resource": {
+                    "type": "object",
+                    "properties": {
+                        "uri": {"type": "string"},
+                        "mimeType": {"type": "string"},
+                        "blob": {"type": "string"},
+                    },
+                    "required": ["uri", "blob"],
+                    "additionalProperties": false,
+                },
+            },
+            "required": ["type", "resource"],
+            "additionalProperties": false,
+        },
+    ]}}})
+}
+
+pub(super) static READ_MEDIA_FILE: Tool = Tool {
+    name: "read_media_file",
+    title: "Read Media File",
+    description: "Read a file as base64 with its MIME type. Images and audio are returned as such, any other \
+        file as an embedded resource. Only inside the allowed directories.",
+    hints: Hints::Reads,
+    input: Input(path_only, &["path"]),
+    output: MEDIA,
+    run: media,
+};
+
+fn media(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
     let given: PathArguments = call.arguments(value)?;
     let read = read(call, &*call.turn()?, &call.readable(&given.path)?, Part::Whole)?;
     let data = base64::engine::general_purpose::STANDARD.encode(&read.bytes);
@@ -190,7 +260,18 @@ fn file_uri(path: &Path) -> String {
     uri
 }
 
-pub(super) fn several_properties() -> Value {
+pub(super) static READ_MULTIPLE_FILES: Tool = Tool {
+    name: "read_multiple_files",
+    title: "Read Multiple Files",
+    description: "Read several files as text in one call. Each is returned with its path. A file that cannot \
+        be read does not stop the others. Only inside the allowed directories.",
+    hints: Hints::Reads,
+    input: Input(several_properties, &["paths"]),
+    output: Output::TEXT,
+    run: several,
+};
+
+fn several_properties() -> Value {
     json!({"paths": {
         "type": "array",
         "items": {"type": "string"},
@@ -204,7 +285,7 @@ struct ReadSeveralArguments {
     paths: Vec<String>,
 }
 
-pub(super) fn several(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
+fn several(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
     let given: ReadSeveralArguments = call.arguments(value)?;
     if given.paths.is_empty() {
         return Err(ToolAnswer::failure("invalid arguments for `read_multiple_files`: `paths` is empty"));

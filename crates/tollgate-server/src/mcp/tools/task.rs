@@ -18,7 +18,9 @@ use tollgate::vault::{
 };
 
 use super::call::ToolCall;
-use super::schema::states;
+use super::schema::Input;
+use super::task_output::{CLAIM, LANDED, NOTED, RENEWED, TASK, TASKS, states};
+use super::tool::{Hints, Tool};
 use crate::mcp::answer::ToolAnswer;
 use crate::mcp::tasks::ServedVault;
 
@@ -29,34 +31,34 @@ fn named(description: &str) -> Value {
     json!({"type": "string", "description": description})
 }
 
-pub(super) fn name_properties() -> Value {
+fn name_properties() -> Value {
     json!({"task": named("The name of the task file, with or without .md")})
 }
 
-pub(super) fn list_properties() -> Value {
+fn list_properties() -> Value {
     json!({
         "state": states(),
         "limit": {"type": "integer", "minimum": 1, "default": LISTED, "description": "Maximum number of tasks"},
     })
 }
 
-pub(super) fn claim_properties() -> Value {
+fn claim_properties() -> Value {
     json!({"task": named("The task to claim. Default: the next one by priority, then due date, then age")})
 }
 
-pub(super) fn owner_properties() -> Value {
+fn owner_properties() -> Value {
     let mut properties = name_properties();
     properties["claim_id"] = named("The claim_id from claim_task");
     properties
 }
 
-pub(super) fn progress_properties() -> Value {
+fn progress_properties() -> Value {
     let mut properties = owner_properties();
     properties["text"] = named("The progress note");
     properties
 }
 
-pub(super) fn release_properties() -> Value {
+fn release_properties() -> Value {
     let mut properties = owner_properties();
     properties["to"] =
         json!({"type": "string", "enum": [State::Done, State::PendingApproval, State::Rejected]});
@@ -90,13 +92,24 @@ fn refused(payload: Value, hint: &str) -> ToolAnswer {
     ToolAnswer { failed: true, content: ToolAnswer::value(shown).content, ..ToolAnswer::value(payload) }
 }
 
+pub(super) static LIST_TASKS: Tool = Tool {
+    name: "list_tasks",
+    title: "List Tasks",
+    description: "List the tasks that are not finished, in the order in which they are claimed. With \
+        `state`, list the tasks in that state. Only your own tasks have a `claim_id`.",
+    hints: Hints::Reads,
+    input: Input(list_properties, &[]),
+    output: TASKS,
+    run: list,
+};
+
 #[derive(Deserialize)]
 struct ListArguments {
     state: Option<State>,
     limit: Option<usize>,
 }
 
-pub(super) fn list(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
+fn list(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
     let given: ListArguments = call.arguments(value)?;
     let tasks = call.tasks_now()?;
     let wanted = |state: &State| given.state.map_or(!state.is_final(), |wanted| wanted == *state);
@@ -123,12 +136,22 @@ fn hide_claim(call: &ToolCall<'_>, claim: Option<&Claim>, json: &mut Value) {
     }
 }
 
+pub(super) static GET_TASK: Tool = Tool {
+    name: "get_task",
+    title: "Get Task",
+    description: "Get one task: its state, its owner and its text.",
+    hints: Hints::Reads,
+    input: Input(name_properties, &["task"]),
+    output: TASK,
+    run: get,
+};
+
 #[derive(Deserialize)]
 struct GetArguments {
     task: String,
 }
 
-pub(super) fn get(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
+fn get(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
     let given: GetArguments = call.arguments(value)?;
     let tasks = call.tasks()?;
     tasks.vault.store().heal()?;
@@ -145,12 +168,26 @@ pub(super) fn get(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolA
     Ok(ToolAnswer::value(json))
 }
 
+pub(super) static CLAIM_TASK: Tool = Tool {
+    name: "claim_task",
+    title: "Claim Task",
+    description: "Claim a task, so that nobody else works on it: the given task, or without `task` the next \
+        one that you may do. Returns the `claim_id` that the other task tools need, the `path` of the task file, \
+        and the `mode`. Mode `execute`: do what the task asks. Mode `draft`: do not do it; write what you would \
+        do into the file under `## Draft`, then release the task, and a person decides. Do not work on a task \
+        that you have not claimed.",
+    hints: Hints::STEPS,
+    input: Input(claim_properties, &[]),
+    output: CLAIM,
+    run: claim,
+};
+
 #[derive(Deserialize)]
 struct ClaimArguments {
     task: Option<String>,
 }
 
-pub(super) fn claim(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
+fn claim(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
     let given: ClaimArguments = call.arguments(value)?;
     let task = given.task.map(|task| task.parse::<TaskName>()).transpose()?;
     let tasks = call.tasks_now()?;
@@ -219,12 +256,12 @@ struct OwnerArguments {
 }
 
 /// A task, and the claim id that the caller presents.
-struct Own {
+struct PresentedClaim {
     task: TaskName,
     id: ClaimId,
 }
 
-impl Own {
+impl PresentedClaim {
     fn new(task: &str, claim_id: &str) -> Result<Self, ToolAnswer> {
         Ok(Self { task: task.parse()?, id: claim_id.parse()? })
     }
@@ -263,12 +300,33 @@ impl Own {
 const NOT_OWNER: &str =
     "Stop working on this task: you are not its owner. Call claim_task before you continue.";
 
-pub(super) fn renew(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
+pub(super) static RENEW_TASK: Tool = Tool {
+    name: "renew_task",
+    title: "Renew Task",
+    description: "Extend the lease of a task that you have claimed, to show that you are still working on \
+        it. If this is refused, the task is no longer yours: stop working on it.",
+    hints: Hints::ADDS,
+    input: Input(owner_properties, &["task", "claim_id"]),
+    output: RENEWED,
+    run: renew,
+};
+
+fn renew(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
     let given: OwnerArguments = call.arguments(value)?;
-    let own = Own::new(&given.task, &given.claim_id)?;
+    let own = PresentedClaim::new(&given.task, &given.claim_id)?;
     let claim = own.act(call, |tasks, now| tasks.vault.renew(&own.task, &own.id, now))?;
     Ok(ToolAnswer::value(claim.renewed_json(&own.task)))
 }
+
+pub(super) static REPORT_PROGRESS: Tool = Tool {
+    name: "report_progress",
+    title: "Report Progress",
+    description: "Write a progress note into a task that you have claimed. This also extends its lease.",
+    hints: Hints::STEPS,
+    input: Input(progress_properties, &["task", "claim_id", "text"]),
+    output: NOTED,
+    run: progress,
+};
 
 #[derive(Deserialize)]
 struct ProgressArguments {
@@ -277,12 +335,24 @@ struct ProgressArguments {
     text: String,
 }
 
-pub(super) fn progress(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
+fn progress(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
     let given: ProgressArguments = call.arguments(value)?;
-    let own = Own::new(&given.task, &given.claim_id)?;
+    let own = PresentedClaim::new(&given.task, &given.claim_id)?;
     own.act(call, |tasks, now| tasks.vault.progress(&own.task, &own.id, &given.text, now))?;
     Ok(ToolAnswer::value(noted_json(&own.task, &own.id)))
 }
+
+pub(super) static RELEASE_TASK: Tool = Tool {
+    name: "release_task",
+    title: "Release Task",
+    description: "Release a task that you have claimed. `result` is success or failure. Without `to`, \
+        success moves the task to Done (a draft to Pending_Approval), and failure allows another attempt. `to` \
+        may be Done, Pending_Approval or Rejected. `note` describes the outcome in one sentence.",
+    hints: Hints::STEPS,
+    input: Input(release_properties, &["task", "claim_id", "result"]),
+    output: LANDED,
+    run: release,
+};
 
 #[derive(Deserialize)]
 struct ReleaseArguments {
@@ -293,9 +363,9 @@ struct ReleaseArguments {
     note: Option<String>,
 }
 
-pub(super) fn release(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
+fn release(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
     let given: ReleaseArguments = call.arguments(value)?;
-    let own = Own::new(&given.task, &given.claim_id)?;
+    let own = PresentedClaim::new(&given.task, &given.claim_id)?;
     let how = Release { verdict: given.result, to: given.to, note: given.note, output: None, counts: true };
     let landed: Landed = own.act(call, |tasks, now| tasks.vault.release(&own.task, &own.id, &how, now))?;
     call.connection.let_go(&own.id);

@@ -24,6 +24,17 @@ pub(crate) enum Hints {
     Writes { destructive: bool, idempotent: bool },
 }
 
+impl Hints {
+    /// Replaces what is there. Twice is the same as once.
+    pub(super) const OVERWRITES: Self = Self::Writes { destructive: true, idempotent: true };
+    /// Replaces what is there. Twice is not the same as once.
+    pub(super) const CHANGES: Self = Self::Writes { destructive: true, idempotent: false };
+    /// Replaces nothing. Twice is the same as once.
+    pub(super) const ADDS: Self = Self::Writes { destructive: false, idempotent: true };
+    /// Replaces nothing. Twice is not the same as once.
+    pub(super) const STEPS: Self = Self::Writes { destructive: false, idempotent: false };
+}
+
 impl Tool {
     /// The JSON Schema of the arguments.
     pub(crate) fn input_schema(&self) -> Map<String, Value> {

@@ -10,11 +10,25 @@ use tollgate::guard::{Action, Change, Outcome};
 use tollgate::path::FilePath;
 
 use super::call::{ToolCall, done};
-use super::schema::with_expected_hash;
+use super::schema::{Input, Output, with_expected_hash};
+use super::tool::{Hints, Tool};
 use crate::mcp::answer::ToolAnswer;
 use crate::mcp::{flexible, patch};
 
-pub(super) fn file_properties() -> Value {
+pub(super) static WRITE_FILE: Tool = Tool {
+    name: "write_file",
+    title: "Write File",
+    description: "Create a file, or replace its whole content. Creates missing parent directories. If the \
+        file is not what you last read in this turn, the write is refused with STALE_FILE and nothing changes: \
+        read the file again, redo your change on the new content, then write. Never repeat a refused write \
+        unchanged. Only inside the allowed directories.",
+    hints: Hints::OVERWRITES,
+    input: Input(file_properties, &["path", "content"]),
+    output: Output::TEXT,
+    run: file,
+};
+
+fn file_properties() -> Value {
     with_expected_hash(json!({"path": {"type": "string"}, "content": {"type": "string"}}))
 }
 
@@ -25,7 +39,7 @@ struct FileArguments {
     expected_hash: Option<Digest>,
 }
 
-pub(super) fn file(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
+fn file(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
     let given: FileArguments = call.arguments(value)?;
     let target = call.path(&given.path)?;
     let key = call.canonical(&target)?;
@@ -62,7 +76,20 @@ fn written(text: String, applied: &Applied) -> ToolAnswer {
     ToolAnswer::text(text).with_sha256(applied.after.digest())
 }
 
-pub(super) fn edit_properties() -> Value {
+pub(super) static EDIT_FILE: Tool = Tool {
+    name: "edit_file",
+    title: "Edit File",
+    description: "Replace parts of a text file. Each `oldText` must occur in the file exactly once and is \
+        replaced with `newText`; everything else, including line ends, stays unchanged. Returns a diff; with \
+        `dryRun` it only shows the diff and writes nothing. Refused with STALE_FILE if somebody else has changed \
+        the file since you read it: read it again, then redo the edit. Only inside the allowed directories.",
+    hints: Hints::CHANGES,
+    input: Input(edit_properties, &["path", "edits"]),
+    output: Output::TEXT,
+    run: edit,
+};
+
+fn edit_properties() -> Value {
     with_expected_hash(json!({
         "path": {"type": "string"},
         "edits": edits_schema(),
@@ -100,7 +127,7 @@ struct EditArguments {
     expected_hash: Option<Digest>,
 }
 
-pub(super) fn edit(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
+fn edit(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
     let given: EditArguments = call.arguments(value)?;
     let target = call.path(&given.path)?;
     let key = call.canonical(&target)?;
@@ -160,7 +187,19 @@ fn exact(call: &ToolCall<'_>, path: &FilePath, edits: Vec<EditArgument>) -> Resu
 /// The bytes that the edits of one call search: every edit searches the whole file.
 const MOST_SEARCHED: usize = 1 << 30;
 
-pub(super) fn move_properties() -> Value {
+pub(super) static MOVE_FILE: Tool = Tool {
+    name: "move_file",
+    title: "Move File",
+    description: "Move or rename a file or a directory. The destination must not exist. A file that somebody \
+        else has changed since you read it is not moved: read it again first. Source and destination must both \
+        be inside the allowed directories.",
+    hints: Hints::CHANGES,
+    input: Input(move_properties, &["source", "destination"]),
+    output: Output::TEXT,
+    run: move_to,
+};
+
+fn move_properties() -> Value {
     with_expected_hash(json!({"source": {"type": "string"}, "destination": {"type": "string"}}))
 }
 
@@ -171,7 +210,7 @@ struct MoveArguments {
     expected_hash: Option<Digest>,
 }
 
-pub(super) fn move_to(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
+fn move_to(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
     let given: MoveArguments = call.arguments(value)?;
     let (source, destination) = (call.path(&given.source)?, call.path(&given.destination)?);
     let text = format!("Successfully moved {} to {}", given.source, given.destination);
@@ -190,7 +229,18 @@ pub(super) fn move_to(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, T
     Ok(written(text, &applied))
 }
 
-pub(super) fn delete_properties() -> Value {
+pub(super) static DELETE_FILE: Tool = Tool {
+    name: "delete_file",
+    title: "Delete File",
+    description: "Delete a file. Refused with STALE_FILE if somebody else has changed it since you read it: \
+        read it again, then decide whether you still want to delete it. Only inside the allowed directories.",
+    hints: Hints::OVERWRITES,
+    input: Input(delete_properties, &["path"]),
+    output: Output::TEXT,
+    run: delete,
+};
+
+fn delete_properties() -> Value {
     with_expected_hash(json!({"path": {"type": "string"}}))
 }
 
@@ -200,7 +250,7 @@ struct DeleteArguments {
     expected_hash: Option<Digest>,
 }
 
-pub(super) fn delete(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
+fn delete(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
     let given: DeleteArguments = call.arguments(value)?;
     let target = call.path(&given.path)?;
     let key = call.canonical(&target)?;
@@ -212,7 +262,20 @@ pub(super) fn delete(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, To
     Ok(ToolAnswer::text(format!("Successfully deleted {}", given.path)))
 }
 
-pub(super) fn several_properties() -> Value {
+pub(super) static WRITE_FILES: Tool = Tool {
+    name: "write_files",
+    title: "Write Files Together",
+    description: "Change several files atomically: all changes are made, or none. Each change has a `path` \
+        and one of `content` (replace the whole file), `edits` (replace parts) or `delete: true`. If any file is \
+        not what you last read, the whole call is refused and the answer names every such file: read those \
+        again, redo the changes, then call again with all of them.",
+    hints: Hints::CHANGES,
+    input: Input(several_properties, &["changes"]),
+    output: Output::TEXT,
+    run: several,
+};
+
+fn several_properties() -> Value {
     let change = with_expected_hash(json!({
         "path": {"type": "string"},
         "content": {"type": "string", "description": "The whole new content"},
@@ -246,7 +309,7 @@ struct ChangeArgument {
     expected_hash: Option<Digest>,
 }
 
-pub(super) fn several(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
+fn several(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
     let given: WriteSeveralArguments = call.arguments(value)?;
     call.few("changes", given.changes.len(), MOST_CHANGES)?;
     let mut targets = Vec::with_capacity(given.changes.len());

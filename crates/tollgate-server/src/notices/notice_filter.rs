@@ -19,7 +19,7 @@ const WINDOW: SignedDuration = SignedDuration::from_mins(10);
 const REMEMBERED: usize = 10_000;
 
 /// What is known so far.
-pub(super) struct Noticing {
+pub(super) struct NoticeFilter {
     settings: NotifySettings,
     workspace: String,
     /// The tasks that wait for approval. `None` until the first look.
@@ -28,7 +28,7 @@ pub(super) struct Noticing {
     refused: BTreeMap<(String, String), (VecDeque<Timestamp>, bool)>,
 }
 
-impl Noticing {
+impl NoticeFilter {
     pub(super) fn new(settings: NotifySettings, workspace: &Path) -> Self {
         let workspace = workspace.display().to_string();
         Self { settings, workspace, waiting: None, refused: BTreeMap::new() }
@@ -108,8 +108,8 @@ impl Noticing {
 mod tests {
     use super::*;
 
-    fn noticing(settings: NotifySettings) -> Noticing {
-        Noticing::new(settings, Path::new("/w"))
+    fn filter(settings: NotifySettings) -> NoticeFilter {
+        NoticeFilter::new(settings, Path::new("/w"))
     }
 
     fn at(second: i64) -> Timestamp {
@@ -123,23 +123,23 @@ mod tests {
 
     #[test]
     fn a_task_that_waits_is_told_once_until_it_was_decided() {
-        let mut noticing = noticing(NotifySettings::default());
+        let mut filter = filter(NotifySettings::default());
         let task = |name: &str| (format!("{name}.md"), name.to_uppercase());
-        assert_eq!(noticing.pending(&[task("z")]), [] as [Value; 0], "it waited before anybody looked");
-        let told = noticing.pending(&[task("z"), task("a")]);
+        assert_eq!(filter.pending(&[task("z")]), [] as [Value; 0], "it waited before anybody looked");
+        let told = filter.pending(&[task("z"), task("a")]);
         assert_eq!(
             told,
             [json!({"event": "approval.pending", "workspace": "/w", "task": "a.md", "title": "A"})]
         );
-        assert_eq!(noticing.pending(&[task("a")]), [] as [Value; 0]);
-        assert_eq!(noticing.pending(&[task("a"), task("b")]).len(), 1);
-        assert_eq!(noticing.pending(&[]), [] as [Value; 0]);
-        assert_eq!(noticing.pending(&[task("a")]).len(), 1, "it waits again");
+        assert_eq!(filter.pending(&[task("a")]), [] as [Value; 0]);
+        assert_eq!(filter.pending(&[task("a"), task("b")]).len(), 1);
+        assert_eq!(filter.pending(&[]), [] as [Value; 0]);
+        assert_eq!(filter.pending(&[task("a")]).len(), 1, "it waits again");
     }
 
     #[test]
     fn repeated_refusals_are_told_once_within_their_time() {
-        let mut all = noticing(NotifySettings::default());
+        let mut all = filter(NotifySettings::default());
         let mut refused =
             |agent: &str, file: &str, second| all.refusal(agent.into(), &write(file), at(second));
         assert_eq!(
@@ -154,8 +154,7 @@ mod tests {
         );
         assert_eq!(refused("blue", "a", 5), None, "told already");
         assert_eq!(refused("blue", "b", 700), None, "the first was too long ago");
-        let mut none =
-            noticing(NotifySettings { on: vec![NoticeKind::Approval], ..NotifySettings::default() });
+        let mut none = filter(NotifySettings { on: vec![NoticeKind::Approval], ..NotifySettings::default() });
         for second in 0..9 {
             assert_eq!(none.refusal("blue".into(), &write("a"), at(second)), None);
         }

@@ -1,50 +1,54 @@
 //! The parts of a task file: the author's text, the draft, and the block of each attempt. Pure.
 //!
-//! It reads what tollgate writes (see `docs/vault.md`) and skips what it does not know. Pages also show the whole text, so
-//! nothing is hidden.
+//! It reads what [`block`](crate::block) writes and skips what it does not know.
 
 use std::ops::Range;
 
+use crate::block::{COMPLETION, DECISION, DRAFT, HINT, OPENING, OUTPUT, PROGRESS};
+
 /// The parts of a file.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Anatomy<'a> {
+pub struct Anatomy<'a> {
     /// The text between the `---` lines at the start.
-    pub(super) frontmatter: Option<&'a str>,
+    pub frontmatter: Option<&'a str>,
     /// The rest of the author's text.
-    pub(super) body: &'a str,
+    pub body: &'a str,
     /// The range of the latest draft, without its heading.
-    pub(super) draft: Option<Range<usize>>,
+    pub draft: Option<Range<usize>>,
     /// The attempts, the oldest first.
-    pub(super) attempts: Vec<Attempt<'a>>,
-    /// The last decision, as written in the file.
-    pub(super) decision: Option<&'a str>,
+    pub attempts: Vec<Attempt<'a>>,
+    /// The last decision, as written in the file under its heading.
+    pub decision: Option<&'a str>,
 }
 
 /// One attempt, from its block in the file.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Attempt<'a> {
-    pub(super) claim_id: &'a str,
-    pub(super) agent: Option<&'a str>,
-    pub(super) claimed_at: Option<&'a str>,
+pub struct Attempt<'a> {
+    /// The id of the claim.
+    pub claim_id: &'a str,
+    /// Who claimed the task.
+    pub agent: Option<&'a str>,
+    /// When, as written in the file.
+    pub claimed_at: Option<&'a str>,
     /// The agent's progress notes, without the draft.
-    pub(super) notes: &'a str,
-    pub(super) completed_at: Option<&'a str>,
-    pub(super) seconds: Option<&'a str>,
-    pub(super) result: Option<&'a str>,
-    pub(super) next: Option<&'a str>,
-    pub(super) note: Option<&'a str>,
+    pub notes: &'a str,
+    /// When the attempt ended.
+    pub completed_at: Option<&'a str>,
+    /// How long it took.
+    pub seconds: Option<&'a str>,
+    /// How it ended.
+    pub result: Option<&'a str>,
+    /// The state that the task went to.
+    pub next: Option<&'a str>,
+    /// What the worker, or tollgate, says about it.
+    pub note: Option<&'a str>,
     /// The end of what the command printed, if it failed.
-    pub(super) output: Option<String>,
+    pub output: Option<String>,
 }
 
-const OPENING: &str = "<!-- tollgate ";
-const DRAFT: &str = "## Draft";
-const PROGRESS: &str = "## Progress";
-const COMPLETION: &str = "## Completion";
-const HINT: &str = "<!-- Agent adds progress notes here -->";
-
 impl<'a> Anatomy<'a> {
-    pub(super) fn of(text: &'a str) -> Self {
+    /// The parts of this text.
+    pub fn of(text: &'a str) -> Self {
         let openings: Vec<usize> =
             lines(text).filter(|(_, line)| line.starts_with(OPENING)).map(|(at, _)| at).collect();
         let author = &text[..openings.first().copied().unwrap_or(text.len())];
@@ -62,7 +66,8 @@ impl<'a> Anatomy<'a> {
             let block = &text[*at..openings.get(index + 1).copied().unwrap_or(text.len())];
             let name = block[OPENING.len()..].split_whitespace().next().unwrap_or_default();
             if name == "decision" {
-                anatomy.decision = block.split_once('\n').map(|(_, rest)| rest.trim());
+                let decision = block.split_once('\n').map(|(_, rest)| rest.trim());
+                anatomy.decision = decision.map(|text| text.strip_prefix(DECISION).unwrap_or(text));
             } else {
                 anatomy.attempts.push(Attempt::of(name, block));
             }
@@ -121,9 +126,9 @@ fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     lines(text).find_map(|(_, line)| value(line)).map(str::trim).filter(|value| !value.is_empty())
 }
 
-/// The indented lines under `**Output**:`.
+/// The indented lines under [`OUTPUT`].
 fn output(completion: &str) -> Option<String> {
-    let (at, line) = lines(completion).find(|(_, line)| line.trim_end() == "**Output**:")?;
+    let (at, line) = lines(completion).find(|(_, line)| line.trim_end() == OUTPUT)?;
     let below = completion[at + line.len()..].lines().skip_while(|line| line.is_empty());
     let printed: Vec<&str> =
         below.map_while(|line| line.strip_prefix("    ").or(line.is_empty().then_some(""))).collect();
@@ -141,28 +146,48 @@ fn split_frontmatter(text: &str) -> (Option<&str>, &str) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use jiff::Timestamp;
 
-    const FILE: &str = "---\naction: pay\n---\n# Pay\n\nten coins\n\
-        <!-- tollgate c-1 -->\n# Claimed Task: x\n\n**Claimed By**: cloud\n**Claimed At**: 2026-11-15T10:00:00Z\n\
-        **Status**: Pending_Approval\n\n## Progress\n\n<!-- Agent adds progress notes here -->\n- 10:01 half way\n\n\
-        ## Draft\n\n## To\n\nten coins to Ada\n\n## Completion\n\n**Completed At**: 2026-11-15T10:02:00Z\n\
-        **Duration**: 120\n**Result**: success\n**Next State**: Pending_Approval\n**Note**: ready\n\
-        <!-- tollgate decision -->\n## Decision\n\n**Rejected By**: me\n";
+    use super::*;
+    use crate::block::{self, Completion, Verdict};
+    use crate::state::State;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(1_794_000_000 + second).unwrap()
+    }
+
+    /// A file that `block` has written after the author's text.
+    fn written(author: &str, draft: &str, verdict: Verdict, output: Option<&str>) -> String {
+        let id = "c-0123456789abcdef".parse().unwrap();
+        let opened = block::open(Some(b'\n'), &id, &"x".parse().unwrap(), &"cloud".parse().unwrap(), at(0));
+        let work = [opened, block::progress(at(60), "half way"), block::draft(draft)].concat();
+        let completion = Completion {
+            at: at(120),
+            duration_s: 120,
+            verdict,
+            next: State::PendingApproval,
+            note: Some("ready".into()),
+            output: output.map(str::to_owned),
+        };
+        let closed = String::from_utf8(block::close(work.as_bytes(), &completion)).unwrap();
+        [author, &closed, &block::rejection(Some(b'\n'), "me", "no", at(180))].concat()
+    }
 
     #[test]
-    fn every_part_is_found() {
-        let anatomy = Anatomy::of(FILE);
+    fn every_part_that_is_written_is_found() {
+        let author = "---\naction: pay\n---\n# Pay\n\nten coins\n";
+        let file = written(author, "## To\n\nten coins to Ada", Verdict::Success, None);
+        let anatomy = Anatomy::of(&file);
         assert_eq!((anatomy.frontmatter, anatomy.body), (Some("action: pay\n"), "# Pay\n\nten coins\n"));
-        assert_eq!(&FILE[anatomy.draft.clone().unwrap()], "\n## To\n\nten coins to Ada\n\n");
+        assert_eq!(&file[anatomy.draft.clone().unwrap()], "\n## To\n\nten coins to Ada\n\n");
         assert_eq!(
             anatomy.attempts,
             [Attempt {
-                claim_id: "c-1",
+                claim_id: "c-0123456789abcdef",
                 agent: Some("cloud"),
-                claimed_at: Some("2026-11-15T10:00:00Z"),
-                notes: "- 10:01 half way",
-                completed_at: Some("2026-11-15T10:02:00Z"),
+                claimed_at: Some("2026-11-06T21:20:00Z"),
+                notes: "- 2026-11-06T21:21:00Z half way",
+                completed_at: Some("2026-11-06T21:22:00Z"),
                 seconds: Some("120"),
                 result: Some("success"),
                 next: Some("Pending_Approval"),
@@ -170,7 +195,13 @@ mod tests {
                 output: None,
             }]
         );
-        assert_eq!(anatomy.decision, Some("## Decision\n\n**Rejected By**: me"));
+        let decision = "\n\n**Rejected By**: me\n**Rejected At**: 2026-11-06T21:23:00Z\n**Reason**: no";
+        assert_eq!(anatomy.decision, Some(decision));
+        let question = block::question(None, "why", at(0));
+        assert_eq!(
+            Anatomy::of(&question).decision,
+            Some(" needed\n\n**Asked At**: 2026-11-06T21:20:00Z\n**Reason**: why")
+        );
     }
 
     #[test]
@@ -187,11 +218,10 @@ mod tests {
 
     #[test]
     fn the_output_of_a_failed_command_is_found() {
-        let text = "x\n<!-- tollgate c-1 -->\n**Claimed By**: blue\n\n## Completion\n\n**Result**: failure\n\
-            **Note**: exit status 1\n**Output**:\n\n    one\n      two\n    \n    three\n";
-        let anatomy = Anatomy::of(text);
+        let text = written("x\n", "y", Verdict::Failure, Some("one\n  two\n\nthree\n"));
+        let anatomy = Anatomy::of(&text);
         assert_eq!(anatomy.attempts[0].output.as_deref(), Some("one\n  two\n\nthree"));
-        assert_eq!(anatomy.attempts[0].note, Some("exit status 1"));
+        assert_eq!(anatomy.attempts[0].note, Some("ready"));
         assert_eq!(Anatomy::of("<!-- tollgate c-1 -->\n**Output**:\n    x\n").attempts[0].output, None);
     }
 

@@ -72,7 +72,7 @@ pub(crate) use task::{
     no_such_task, no_vault, not_imported, not_prose, task_added, task_for_decision, task_is_there,
     task_shown, unfit,
 };
-pub(crate) use text::Viewpoint;
+pub(crate) use text::{Viewpoint, count, quoted, word};
 pub(crate) use token::{token_added, token_removed, tokens};
 pub(crate) use trust::{
     NOT_TRUSTED, TRUST_QUESTION, foreign_state, forgotten, half_a_login, hook_untrusted, ignored_state,
@@ -80,7 +80,7 @@ pub(crate) use trust::{
 };
 pub(crate) use turn::{turn_ended, turn_shown, turns};
 pub(crate) use usage::{
-    bad_expectation, bad_line_number, bad_number, bad_variable, lines_backwards, other_command,
+    UNSET_IT, bad_expectation, bad_line_number, bad_number, bad_variable, lines_backwards, other_command,
     parse_error_json,
 };
 pub(crate) use vault::{copying, not_copied, vault_copied};

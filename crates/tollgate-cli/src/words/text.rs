@@ -27,12 +27,12 @@ pub(super) fn shown(view: &Viewpoint, path: &Path) -> String {
 }
 
 /// An absolute path, quoted for a shell.
-pub(super) fn quoted(path: &Path) -> String {
+pub(crate) fn quoted(path: &Path) -> String {
     format!("'{}'", plain(&path.to_string_lossy()).replace('\'', "'\\''"))
 }
 
 /// A word of a command, quoted for a shell if it must be.
-pub(super) fn word(text: &str) -> String {
+pub(crate) fn word(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
     if !text.is_empty() && text.chars().all(is_plain) { text.to_owned() } else { quoted(Path::new(text)) }
 }
@@ -82,7 +82,7 @@ pub(super) fn seconds(time: Duration) -> String {
 }
 
 /// `1 file`, `2 files`.
-pub(super) fn count(number: usize, thing: &str) -> String {
+pub(crate) fn count(number: usize, thing: &str) -> String {
     counted(number, thing, &format!("{thing}s"))
 }
 

@@ -30,7 +30,7 @@ pub(crate) fn error(view: &Viewpoint, error: &CliError) -> String {
     }
 }
 
-pub(super) fn fault_words(view: &Viewpoint, fault: &Fault) -> String {
+pub(crate) fn fault_words(view: &Viewpoint, fault: &Fault) -> String {
     match fault {
         Fault::Io { doing, path, source } => {
             format!("cannot {doing} `{}`: {}", shown(view, path), plain(&source.to_string()))
@@ -86,7 +86,7 @@ pub(super) fn message_and_hint(error: &CliError) -> (String, String) {
 }
 
 /// What to do about a fault. Every fault has a hint.
-pub(super) fn hint(fault: &Fault) -> String {
+pub(crate) fn hint(fault: &Fault) -> String {
     let hint = match fault {
         Fault::Missing { what } => missing_hint(what),
         Fault::Invalid { what } => invalid_hint(what),

@@ -263,7 +263,7 @@ fn levels(levels: Result<Vec<Availability>, Fault>) -> Vec<Check> {
         let what = match level {
             RunLevel::Transaction => "all changes of a command are made when it ends, or none",
             RunLevel::Gate => "a system call that would overwrite a change that the agent has not seen fails",
-            RunLevel::Observe => "nothing is prevented, lost changes are reported",
+            RunLevel::Observe => "a command is only executed, without a guard",
         };
         Finding::ok(match level {
             level if Some(*level) == reached => {

@@ -13,7 +13,7 @@ use tollgate_run::door::{self, CarriedCall};
 
 use crate::carrier::PASSED;
 use crate::command::{Command as Called, InRun};
-use crate::error::{CliError, UsageError};
+use crate::error::CliError;
 use crate::invocation::Invocation;
 
 /// What becomes of a call.
@@ -29,17 +29,29 @@ pub(crate) fn pass(invocation: &Invocation, command: &Called) -> Result<Passage,
     if let Some(own) = invocation.carried_for()?
         && let Some(given) = invocation.named_agent().filter(|given| **given != own)
     {
-        return Err(UsageError::OtherName { own, given: given.clone() }.into());
+        return Err(CliError::usage(
+            format!("this command runs for `{own}`, and would act under the name `{given}`"),
+            format!("run it with `--agent {own}`"),
+        ));
     }
     let Some(level) = invocation.run_level() else { return Ok(Passage::Here) };
     match (command.in_run(), level) {
         (InRun::Here | InRun::OnView, _) => Ok(Passage::Here),
-        (InRun::Never, _) => Err(UsageError::NotInRun.into()),
+        (InRun::Never, _) => Err(CliError::usage(
+            "this command does not work inside `tollgate run`",
+            "run it outside, or ask a person to run it in their own terminal",
+        )),
         (InRun::Carried, level) => match carry(invocation) {
             Ok(code) => Ok(Passage::Carried(code.into())),
             // A sandbox forbids sockets. The filter lets tollgate change its state.
             Err(_) if level == RunLevel::Gate => Ok(Passage::Here),
-            Err(error) => Err(UsageError::NoDoor(error.to_string()).into()),
+            Err(error) => Err(CliError::usage(
+                format!(
+                    "the process in front of this run, which alone can change tasks and state, cannot be reached: {error}"
+                ),
+                "call `tollgate` before the command ends, from a process that may open sockets; otherwise run it outside of \
+                 `tollgate run`",
+            )),
         },
     }
 }

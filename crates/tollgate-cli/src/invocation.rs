@@ -27,7 +27,7 @@ use tollgate::workspace::{Options, STATE_FOLDER, Workspace, has_state, read_sett
 use tollgate_server::tokens::TokenFile;
 
 use crate::answer::Form;
-use crate::error::{CliError, UsageError};
+use crate::error::CliError;
 use crate::global_args::GlobalArgs;
 use crate::host;
 use crate::root::{self, FoundBy};
@@ -350,7 +350,12 @@ impl Invocation {
     pub(crate) fn claim_id(&self, named: Option<&ClaimId>) -> Result<ClaimId, CliError> {
         match named {
             Some(id) => Ok(id.clone()),
-            None => self.given_claim()?.ok_or_else(|| UsageError::NoClaimId.into()),
+            None => self.given_claim()?.ok_or_else(|| {
+                CliError::usage(
+                    "no claim ID given",
+                    "give `--claim-id ID`, as `task claim` printed it, or set `TOLLGATE_CLAIM_ID`",
+                )
+            }),
         }
     }
 
@@ -364,7 +369,10 @@ impl Invocation {
         match &self.surroundings.token {
             Some(token) => match token.to_str() {
                 Some(token) => Ok(Some(token.to_owned())),
-                None => Err(UsageError::BadToken.into()),
+                None => Err(CliError::usage(
+                    "`TOLLGATE_TOKEN` is not UTF-8",
+                    "use letters and digits, for example the output of `openssl rand -hex 16`",
+                )),
             },
             None => Ok(None),
         }
@@ -458,7 +466,8 @@ fn from_environment<T>(name: &'static str, value: &OsString) -> Result<T, CliErr
 where
     T: std::str::FromStr<Err = Fault>,
 {
-    value.to_string_lossy().parse().map_err(|why| UsageError::BadVariable { name, why }.into())
+    let parsed = value.to_string_lossy().parse();
+    parsed.map_err(|why| CliError::usage(words::bad_variable(name, &why), words::UNSET_IT))
 }
 
 /// Settings for files in the view of a run, whose commit compares them with what the agent knows.

@@ -239,42 +239,6 @@ impl<'a> SupervisedProgram<'a> {
         }
     }
 
-    /// What the agent last knew of a file.
-    pub fn known(&self, path: &FilePath) -> Result<Option<FileState>> {
-        Ok(self.request.turn.get(path)?.map(|sighting| sighting.baseline(Extent::Whole)))
-    }
-
-    /// Records that the program has overwritten a change that the agent had not seen.
-    pub fn observed(&self, path: &FilePath, expected: FileState, actual: FileState) -> Result<()> {
-        observe(&self.request, path, Reason::stale(expected, actual))
-    }
-
-    /// The number of the last line of the ledger.
-    pub fn last_line(&self) -> Result<u64> {
-        let newest = self.request.root.ledger().newest_first()?.next();
-        Ok(newest.and_then(Result::ok).map_or(0, |line| line.seq))
-    }
-
-    /// The files that other agents have changed after this line of the ledger, with their last states.
-    pub fn written_by_others(&self, after: u64) -> Result<Vec<(PathBuf, FileState)>> {
-        let mut written = Vec::new();
-        for line in self.request.root.ledger().newest_first()? {
-            let Ok(line) = line else { break };
-            if line.seq <= after {
-                break;
-            }
-            if let Event::Mutation(Mutation::File(change), _) = line.event
-                && line.agent.as_ref() != Some(self.request.turn.agent())
-            {
-                let path = change.moved_to.unwrap_or(change.target_file);
-                written.push((self.request.root.path().join(path), change.hash_after.into()));
-            }
-        }
-        // The newest line of a file counts.
-        written.reverse();
-        Ok(written)
-    }
-
     /// Records what the program read, and how much of it the agent got to see.
     pub fn record_reads(&self, reads: &[(FilePath, FileState)], shown: Extent) -> Result<()> {
         reads.iter().try_for_each(|(path, state)| self.request.turn.observe(path, *state, shown))

@@ -20,7 +20,7 @@ pub fn available(gate: &Gate) -> Result<Vec<Availability>> {
     let why_not = |level| match level {
         RunLevel::Transaction => transaction::why_not(gate),
         RunLevel::Gate => Ok(gate::why_not()),
-        // To look at files before and after needs nothing.
+        // To execute a command needs nothing.
         RunLevel::Observe => Ok(None),
     };
     RunLevel::ALL.into_iter().map(|level| Ok(Availability { level, why_not: why_not(level)? })).collect()

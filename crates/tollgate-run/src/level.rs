@@ -16,7 +16,7 @@ pub enum RunMode {
     Transaction,
     /// The gate, or a fault.
     Gate,
-    /// Only observe.
+    /// Only execute the command.
     Observe,
 }
 
@@ -35,7 +35,7 @@ impl RunMode {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunLevel {
-    /// Nothing is prevented. Lost changes are reported.
+    /// The command is only executed. Nothing is prevented or recorded.
     Observe,
     /// A system call that would destroy a foreign change fails.
     Gate,

@@ -1,7 +1,8 @@
 //! Any program, guarded: runs a command so that its changes never destroy a change that the agent has not seen.
 //!
 //! There are three levels. A **transaction** gives the command a private view of the workspace and commits its changes when
-//! it ends, all or none. The **gate** stops the system call that would destroy a foreign change. **Observe** only reports.
+//! it ends, all or none. The **gate** stops the system call that would destroy a foreign change. At the level **observe** the command is
+//! only executed.
 //! [`run`] takes the strongest level that the machine allows, or the one that the caller asks for; it never does less
 //! without saying so.
 //!
@@ -55,7 +56,7 @@ pub fn run(gate: &Gate, request: &RunRequest<'_>) -> Result<RunOutcome> {
         let attempt = match level {
             RunLevel::Transaction => transaction::run(gate, request)?,
             RunLevel::Gate => gate::run(gate, request)?,
-            RunLevel::Observe => LevelAttempt::Ran(observe::run(gate, request)?),
+            RunLevel::Observe => LevelAttempt::Ran(observe::run(request)?),
         };
         match attempt {
             LevelAttempt::Ran(mut outcome) => {

@@ -99,10 +99,8 @@ pub enum RunNote {
     LeftBehind,
     /// The command left processes behind. They are guarded until the last one ends.
     StillGuarded,
-    /// Nothing was prevented.
-    OnlyObserved,
-    /// The command has overwritten a change of this file that the agent has not seen. Relative to the workspace.
-    Overwritten(PathBuf),
+    /// The command ran at the level `observe`.
+    NotGuarded,
     /// A stronger level is not possible here, and why.
     Weaker(String),
     /// tollgate could not judge a system call of the command, so it failed.
@@ -185,12 +183,9 @@ impl fmt::Display for RunNote {
             Self::StillGuarded => {
                 f.write_str("the command left processes behind, which stay guarded until they end")
             }
-            Self::OnlyObserved => f.write_str(
-                "tollgate only observed this command: it could overwrite changes that you have not seen",
+            Self::NotGuarded => f.write_str(
+                "tollgate did not guard this command: it could overwrite changes that you have not seen",
             ),
-            Self::Overwritten(path) => {
-                write!(f, "the command overwrote a change of `{}` that you have not seen", path.display())
-            }
             Self::NotJudged(fault) => {
                 write!(f, "a system call of the command failed, because tollgate could not judge it: {fault}")
             }

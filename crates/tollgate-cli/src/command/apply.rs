@@ -14,7 +14,7 @@ use tollgate::guard::{Action, Change, Expected};
 use super::bytes::{decode_base64, stdin};
 use super::change::{change, expected};
 use crate::answer::Answer;
-use crate::error::{CliError, UsageError};
+use crate::error::CliError;
 use crate::invocation::Invocation;
 use crate::report::change::ChangeVerb;
 
@@ -92,42 +92,50 @@ pub(crate) fn run(invocation: &Invocation, _: &ApplyArgs) -> Result<Answer, CliE
 }
 
 fn read_changes(invocation: &Invocation, json: &[u8]) -> Result<Vec<Change>, CliError> {
-    let given: Vec<Given> = serde_json::from_slice(json).map_err(UsageError::BadChanges)?;
+    let given: Vec<Given> = serde_json::from_slice(json).map_err(|error| {
+        CliError::usage(
+            format!("standard input is not a list of changes: {error}"),
+            "give a JSON list such as `[{\"path\":\"a.md\",\"content\":\"new\"}]`; see `tollgate apply --help`",
+        )
+    })?;
     given
         .into_iter()
-        .enumerate()
-        .map(|(index, given)| {
+        .zip(1..)
+        .map(|(given, number)| {
             let path = match (&given.path, &given.path_base64) {
                 (Some(path), None) => path.clone(),
                 (None, Some(text)) => match decode_base64(text) {
                     Some(bytes) => OsString::from_vec(bytes).into(),
-                    None => return Err(UsageError::NotBase64 { index }.into()),
+                    None => return Err(not_base64(number)),
                 },
-                _ => return Err(UsageError::NotOnePath { index }.into()),
+                _ => {
+                    return Err(CliError::usage(
+                        format!("change {number} of the list has no path, or two"),
+                        "give exactly one of `path` and `path_base64`",
+                    ));
+                }
             };
             let path = invocation.path(&path)?;
             let expected = given.expected_hash;
-            let action = action(invocation, given).map_err(|wrong| match wrong {
-                BadChange::Error(error) => error,
-                BadChange::Count(actions) => UsageError::NotOneAction { index, actions }.into(),
-                BadChange::Base64 => UsageError::NotBase64 { index }.into(),
-            })?;
+            let action = action(invocation, given, number)?;
             Ok(Change::new(path, action).expecting(expected))
         })
         .collect()
 }
 
-enum BadChange {
-    Error(CliError),
-    Count(usize),
-    Base64,
+fn not_base64(number: usize) -> CliError {
+    CliError::usage(
+        format!("`content_base64` or `path_base64` of change {number} of the list is not base64"),
+        "use the standard alphabet with padding and no line breaks, or give text as `content`",
+    )
 }
 
-fn action(invocation: &Invocation, given: Given) -> Result<Action, BadChange> {
+/// The action of the change with this number. The first change has the number 1.
+fn action(invocation: &Invocation, given: Given, number: usize) -> Result<Action, CliError> {
     let mut actions = Vec::new();
     actions.extend(given.content.map(|text| Action::Write(text.into_bytes())));
     if let Some(text) = given.content_base64 {
-        actions.push(Action::Write(decode_base64(&text).ok_or(BadChange::Base64)?));
+        actions.push(Action::Write(decode_base64(&text).ok_or_else(|| not_base64(number))?));
     }
     actions.extend(given.edits.map(|edits| {
         let edit = |edit: GivenEdit| {
@@ -140,11 +148,13 @@ fn action(invocation: &Invocation, given: Given) -> Result<Action, BadChange> {
         actions.push(Action::Delete);
     }
     if let Some(to) = given.move_to {
-        actions.push(Action::MoveTo(invocation.path(&to).map_err(|fault| BadChange::Error(fault.into()))?));
+        actions.push(Action::MoveTo(invocation.path(&to)?));
     }
-    match (actions.pop(), actions.len()) {
-        (Some(action), 0) => Ok(action),
-        (Some(_), more) => Err(BadChange::Count(more + 1)),
-        (None, _) => Err(BadChange::Count(0)),
-    }
+    let wrong = match (actions.pop(), actions.len()) {
+        (Some(action), 0) => return Ok(action),
+        (Some(_), more) => format!("change {number} of the list has {} actions", more + 1),
+        (None, _) => format!("change {number} of the list has no action"),
+    };
+    let hint = "give exactly one of `content`, `content_base64`, `edits`, `delete` and `move_to`";
+    Err(CliError::usage(wrong, hint))
 }

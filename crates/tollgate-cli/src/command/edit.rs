@@ -8,9 +8,10 @@ use tollgate::guard::Expected;
 
 use super::change::{change_one, expected};
 use crate::answer::Answer;
-use crate::error::{CliError, UsageError};
+use crate::error::CliError;
 use crate::invocation::Invocation;
 use crate::report::change::ChangeVerb;
+use crate::words;
 
 /// Replace old text with new text in a file
 ///
@@ -47,7 +48,14 @@ pub(crate) struct EditArgs {
 pub(crate) fn run(invocation: &Invocation, args: &EditArgs) -> Result<Answer, CliError> {
     let path = invocation.path(&args.path)?;
     if args.old.len() != args.new.len() {
-        return Err(UsageError::UnpairedEdits { old: args.old.len(), new: args.new.len() }.into());
+        return Err(CliError::usage(
+            format!(
+                "{} but {}",
+                words::count(args.old.len(), "old text"),
+                words::count(args.new.len(), "new text")
+            ),
+            "give one `--new` for each `--old`, in the same order; `--new ''` deletes the old text",
+        ));
     }
     let edit = if args.all { Edit::all } else { Edit::once };
     let edits = args.old.iter().zip(&args.new).map(|(old, new)| edit(old, new)).collect();

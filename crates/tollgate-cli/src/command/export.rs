@@ -16,6 +16,7 @@ use tollgate::ledger::Ledger;
 use tollgate::recovery::RecoveryEntry;
 use tollgate::settings::{StoreChoice, Wait};
 use tollgate::tasks::workspace_id;
+use tollgate::visible::plain;
 use tollgate::visible::plain_json;
 use tollgate::workspace::Workspace;
 use tollgate_export::{
@@ -25,7 +26,7 @@ use tollgate_export::{
 };
 
 use crate::answer::{Answer, Form, Said};
-use crate::error::{CliError, UsageError};
+use crate::error::CliError;
 use crate::invocation::Invocation;
 use crate::ledger_watch::{LedgerWatch, reader_is_gone};
 use crate::output;
@@ -146,7 +147,12 @@ pub(crate) fn run(invocation: &Invocation, args: &ExportArgs) -> Result<Answer, 
 fn parse_since(text: &str) -> Result<FirstEvent, CliError> {
     let seq = || text.parse().ok().map(FirstEvent::Seq);
     let time = || text.parse().ok().map(FirstEvent::Time);
-    seq().or_else(time).ok_or_else(|| UsageError::BadSince(text.to_owned()).into())
+    seq().or_else(time).ok_or_else(|| {
+        CliError::usage(
+            format!("`{}` is neither a line number nor a time", plain(text)),
+            "give a `seq` of the ledger, or a time such as `2026-11-16T12:00:00Z`",
+        )
+    })
 }
 
 /// The target, and its name. Stdout has none.
@@ -181,7 +187,10 @@ fn target(
     let path = fs::canonicalize(&path).unwrap_or(path);
     let state = ledger.path().parent().and_then(|state| fs::canonicalize(state).ok());
     if state.is_some_and(|state| path.starts_with(state)) {
-        return Err(UsageError::OutInState.into());
+        return Err(CliError::usage(
+            "`--out` is in tollgate's own folder",
+            "choose a file outside of `.tollgate`",
+        ));
     }
     let file = OutFile::open(&path)?;
     Ok((ExportTarget::File(file), Some(path.to_string_lossy().into_owned())))
@@ -220,7 +229,12 @@ fn headers(invocation: &Invocation, format: &ExportFormat) -> Result<Vec<(String
                 let value = unescaped(value.trim())?;
                 value.chars().all(|c| c == ' ' || c.is_ascii_graphic()).then(|| (name.to_owned(), value))
             });
-            headers.push(parsed.ok_or(UsageError::BadHeaders(variable))?);
+            headers.push(parsed.ok_or_else(|| {
+                CliError::usage(
+                    format!("`{variable}` is not a list of headers"),
+                    "write it as `name=value,name=value`, with special characters as `%20`",
+                )
+            })?);
         }
     }
     Ok(headers)

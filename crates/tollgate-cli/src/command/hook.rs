@@ -6,9 +6,10 @@ use std::process::ExitCode;
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
+use tollgate::visible::plain;
 
 use crate::answer::Answer;
-use crate::error::{CliError, UsageError};
+use crate::error::CliError;
 use crate::global_args::GlobalArgs;
 use crate::host::Host;
 use crate::invocation::Invocation;
@@ -28,7 +29,10 @@ pub(crate) struct HookArgs {
 
 pub(crate) fn run(invocation: &Invocation, args: &HookArgs) -> Result<Answer, CliError> {
     let Some(host) = host::named(&args.host) else {
-        return Err(UsageError::NoSuchHost(args.host.clone()).into());
+        return Err(CliError::usage(
+            format!("unknown agent program `{}`", plain(&args.host)),
+            "run `tollgate hook --help` to see all agent programs",
+        ));
     };
     say(host, invocation.global())?;
     Ok(Answer::Streamed)

@@ -8,10 +8,11 @@ use clap::Args;
 use serde_json::json;
 use tollgate::guard::Outcome;
 use tollgate::part::Part;
+use tollgate::visible::plain;
 
 use super::bytes::put_content;
 use crate::answer::{Answer, Form, Said};
-use crate::error::{CliError, UsageError};
+use crate::error::CliError;
 use crate::invocation::Invocation;
 use crate::words;
 
@@ -77,7 +78,13 @@ pub(crate) fn run(invocation: &Invocation, args: &ReadArgs) -> Result<Answer, Cl
         }
         // JSON is built in memory.
         Form::Json if part == Part::Whole && fs::metadata(&path).is_ok_and(|file| file.len() > LARGEST) => {
-            Err(UsageError::TooLargeForJson(path).into())
+            Err(CliError::usage(
+                format!(
+                    "`{}` has more than 256 MiB, too much for one JSON document",
+                    plain(&path.to_string_lossy())
+                ),
+                "read a part with `--lines`, or without `--json`",
+            ))
         }
         Form::Json => match gate.read(turn.as_ref(), path, part)? {
             Outcome::Done(read) => {

@@ -86,7 +86,7 @@ enum ModeWord {
     Transaction,
     /// A system call that would overwrite a change that the agent has not seen fails
     Gate,
-    /// Nothing is prevented; lost changes are reported
+    /// The command is only executed, without a guard
     Observe,
 }
 

@@ -8,12 +8,13 @@ use std::collections::BTreeMap;
 use clap::Args;
 use tollgate::error::Fault;
 use tollgate::event::{Event, RefusalStatus};
-use tollgate::ledger::Ledger;
+use tollgate::ledger::{Ledger, Wrong};
 use tollgate::settings::GuardMode;
 use tollgate::tasks::VaultHome;
 use tollgate::turn::TurnState;
 use tollgate::vault::figures::Figures;
 use tollgate::vault::state::State;
+use tollgate::visible::plain;
 use tollgate::workspace::{STATE_FOLDER, has_state, read_settings};
 
 use crate::answer::{Answer, Said};
@@ -21,7 +22,8 @@ use crate::error::CliError;
 use crate::hook::checkup::glance;
 use crate::invocation::Invocation;
 use crate::report::status::{
-    AgentStatus, ClaimStatus, Hooks, HostUse, RefusalCount, StatusProblem, WaitingTask, WorkspaceStatus,
+    AgentStatus, ClaimStatus, Hooks, HostStatus, HostUse, RefusalCount, StatusProblem, WaitingTask,
+    WorkspaceStatus,
 };
 use crate::words;
 
@@ -56,7 +58,8 @@ pub(crate) fn run(invocation: &Invocation, _: &StatusArgs) -> Result<Answer, Cli
     // What cannot be found out is a problem, and the rest is shown.
     for part in [look_at_agents, look_at_ledger, look_at_tasks] {
         if let Err(fault) = part(invocation, &mut status) {
-            status.problems.push(words::fault_problem(&invocation.viewpoint(), &fault));
+            let problem = words::fault_words(&invocation.viewpoint(), &fault);
+            status.problems.push(StatusProblem::new(problem, plain(&words::hint(&fault))));
         }
     }
     status.problems.extend(problems(&status));
@@ -71,7 +74,14 @@ pub(crate) fn run(invocation: &Invocation, _: &StatusArgs) -> Result<Answer, Cli
 
 fn look_at_ledger(invocation: &Invocation, status: &mut WorkspaceStatus) -> Result<(), Fault> {
     let ledger = invocation.ledger()?;
-    status.problems.extend(ledger.check_end()?.map(words::ledger_problem));
+    if let Some(wrong) = ledger.check_end()? {
+        let problem = match wrong {
+            Wrong::CutTail => "the end of the ledger was cut off, or the ledger was deleted",
+            _ => "the last known line of the ledger was edited",
+        };
+        let hint = "run `tollgate ledger verify`, which says what is wrong and what to do";
+        status.problems.push(StatusProblem::new(problem, hint));
+    }
     status.refusals_today = refusals_today(invocation, &ledger)?;
     Ok(())
 }
@@ -82,14 +92,17 @@ fn look_at_tasks(invocation: &Invocation, status: &mut WorkspaceStatus) -> Resul
     }
     let home = VaultHome::at(invocation.root()?.0).and_then(|own| VaultHome::of(&own.root, &own.settings))?;
     if home.misses_its_vault() {
-        status.problems.push(words::missing_vault_problem(&invocation.viewpoint(), &home.folder()));
+        let (problem, hint) = words::missing_vault(&invocation.viewpoint(), &home.folder());
+        status.problems.push(StatusProblem::new(problem, hint));
     }
     if !home.has_vault() {
         return Ok(());
     }
     let Some(tasks) = invocation.tasks_of(&invocation.workspace()?)? else { return Ok(()) };
     if let Err(fault) = tasks.sync() {
-        status.problems.push(words::old_tasks_problem(&invocation.viewpoint(), &fault));
+        let fact = words::fault_words(&invocation.viewpoint(), &fault);
+        let problem = format!("{fact}; the claims and approvals are the last known ones");
+        status.problems.push(StatusProblem::new(problem, plain(&words::hint(&fault))));
     }
     let now = invocation.now();
     for row in tasks.vault.rows(State::InProgress, now)?.0 {
@@ -101,7 +114,8 @@ fn look_at_tasks(invocation: &Invocation, status: &mut WorkspaceStatus) -> Resul
         status.pending_approvals.push(WaitingTask { task, age_s: row.age_s });
     }
     for sentence in tasks.vault.figures(now)?.1.iter().filter_map(Figures::stopped) {
-        status.problems.push(words::breaker_problem(sentence));
+        let hint = "fix the command of the worker; it tries one task again by itself";
+        status.problems.push(StatusProblem::new(plain(&sentence), hint));
     }
     Ok(())
 }
@@ -109,9 +123,15 @@ fn look_at_tasks(invocation: &Invocation, status: &mut WorkspaceStatus) -> Resul
 /// What is wrong with the guard itself.
 fn problems(status: &WorkspaceStatus) -> Vec<StatusProblem> {
     let mut problems = Vec::new();
-    if status.mode != GuardMode::Enforce {
-        problems.push(words::mode_problem(status.mode));
-    }
+    let weaker = match status.mode {
+        GuardMode::Enforce => None,
+        GuardMode::Observe => Some("the guard only observes, and refuses nothing: `mode = \"observe\"`"),
+        GuardMode::Off => Some("the guard is switched off: `mode = \"off\"`"),
+    };
+    problems.extend(weaker.map(|problem| {
+        let hint = "set `mode = \"enforce\"` under `[guard]` in `.tollgate/config.toml`, or delete the line";
+        StatusProblem::new(problem, hint)
+    }));
     let some_guarded = status.hosts.iter().any(|host| host.guarded);
     for host in status.hosts.iter().filter(|host| !host.guarded) {
         let matters = match host.used {
@@ -121,10 +141,33 @@ fn problems(status: &WorkspaceStatus) -> Vec<StatusProblem> {
             HostUse::Elsewhere => false,
         };
         if matters || host.hooks != Hooks::None {
-            problems.push(words::host_problem(host));
+            problems.push(not_guarded(host));
         }
     }
     problems
+}
+
+/// Why a program is not guarded.
+fn not_guarded(host: &HostStatus) -> StatusProblem {
+    let name = host.host;
+    match host.hooks {
+        Hooks::Outdated => StatusProblem::new(
+            format!("the hooks of `{name}` were installed by another version of tollgate"),
+            format!("run `tollgate init --host {name}` to update them"),
+        ),
+        Hooks::NotApproved => StatusProblem::new(
+            format!("`{name}` does not call its hooks, because they are disabled or not approved"),
+            "run `tollgate doctor`, which says what to do",
+        ),
+        Hooks::Broken => StatusProblem::new(
+            format!("the configuration of `{name}` cannot be read"),
+            "run `tollgate doctor`, which says what is wrong",
+        ),
+        Hooks::Installed | Hooks::Through(_) | Hooks::None => StatusProblem::new(
+            format!("`{name}` is not guarded"),
+            format!("run `tollgate init --host {name}` to install its hooks"),
+        ),
+    }
 }
 
 fn look_at_agents(invocation: &Invocation, status: &mut WorkspaceStatus) -> Result<(), Fault> {

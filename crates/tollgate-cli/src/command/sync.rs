@@ -10,7 +10,7 @@ use tollgate::error::Fault;
 use tollgate::vault::view::ViewOptions;
 
 use crate::answer::{Answer, Form, Said, json_line};
-use crate::error::{CliError, UsageError};
+use crate::error::CliError;
 use crate::invocation::Invocation;
 use crate::output;
 use crate::tasks::LoggedVault;
@@ -43,10 +43,20 @@ pub(crate) fn run(invocation: &Invocation, args: &SyncArgs) -> Result<Answer, Cl
     match (tasks.view_options(), args.follow) {
         (Some(_), true) => return follow(invocation, &tasks),
         (Some(options), false) => return one_round(&tasks, options),
-        (None, true) => return Err(UsageError::NoView.into()),
+        (None, true) => {
+            return Err(CliError::usage(
+                "this workspace has no folder view of an engine",
+                "name an engine as `store` and set `view = true` under `[vault]` in `.tollgate/config.toml`",
+            ));
+        }
         (None, false) => {}
     }
-    let Some(round) = tasks.sync()? else { return Err(UsageError::NoGitSync.into()) };
+    let Some(round) = tasks.sync()? else {
+        return Err(CliError::usage(
+            "the vault of this workspace has no remote",
+            "put the vault into a git clone and set `sync = \"git\"` under `[vault]` in `.tollgate/config.toml`",
+        ));
+    };
     let (reclaimed, passed) = tasks.vault.reclaim(invocation.now())?;
     let followed = round.followed.as_ref().map(|followed| followed.word);
     Ok(Answer::Done(Said {

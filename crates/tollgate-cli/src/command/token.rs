@@ -7,7 +7,7 @@ use tollgate::name::Agent;
 use tollgate_server::tokens::{Token, TokenFile, TokenScope};
 
 use crate::answer::{Answer, Said};
-use crate::error::{CliError, UsageError};
+use crate::error::CliError;
 use crate::invocation::Invocation;
 use crate::words;
 
@@ -52,9 +52,17 @@ enum TokenCommand {
 
 pub(crate) fn run(invocation: &Invocation, args: &TokenArgs) -> Result<Answer, CliError> {
     if invocation.inside_an_agent().is_some() {
-        return Err(UsageError::AgentsGetTokens.into());
+        return Err(CliError::usage(
+            "agents may not manage tokens",
+            "ask a person to run this command outside the agent",
+        ));
     }
-    let file = invocation.token_file(&invocation.root()?.0)?.ok_or(UsageError::NoPlaceForTokens)?;
+    let file = invocation.token_file(&invocation.root()?.0)?.ok_or_else(|| {
+        CliError::usage(
+            "there is no folder for tokens, because neither `HOME` nor `XDG_STATE_HOME` is set",
+            "set `HOME` to your home folder",
+        )
+    })?;
     let said = match &args.command {
         TokenCommand::Add { name, monitor } => {
             let opens = if *monitor { TokenScope::Figures } else { TokenScope::Mcp };
@@ -81,7 +89,10 @@ pub(crate) fn run(invocation: &Invocation, args: &TokenArgs) -> Result<Answer, C
 
 fn add(invocation: &Invocation, file: &TokenFile, name: &Agent, opens: TokenScope) -> Result<Said, CliError> {
     let Some(secret) = file.add(name, opens, invocation.now())? else {
-        return Err(UsageError::TokenExists(name.clone()).into());
+        return Err(CliError::usage(
+            format!("there already is a token for `{name}`, and its secret cannot be shown again"),
+            format!("run `tollgate token remove {name}` first, or choose another name"),
+        ));
     };
     Ok(Said {
         // Alone on stdout, so that `$(tollgate token add blue)` is the token.

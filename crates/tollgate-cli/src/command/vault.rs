@@ -7,9 +7,10 @@ use serde_json::json;
 use tollgate::settings::StoreChoice;
 use tollgate::tasks::check_store;
 use tollgate::vault::copy::{CopiedHistory, copy};
+use tollgate::visible::plain;
 
 use crate::answer::{Answer, Form, Said};
-use crate::error::{CliError, UsageError};
+use crate::error::CliError;
 use crate::invocation::Invocation;
 use crate::output;
 use crate::words;
@@ -58,17 +59,20 @@ const TOLD_EVERY: Duration = Duration::from_secs(1);
 pub(crate) fn run(invocation: &Invocation, args: &VaultArgs) -> Result<Answer, CliError> {
     // A copy could bring tasks that look approved.
     if invocation.inside_an_agent().is_some() {
-        return Err(UsageError::AgentsDoNotCopy.into());
+        return Err(CliError::usage(
+            "agents may not copy vaults",
+            "ask a person to run this command outside the agent",
+        ));
     }
     let VaultCommand::Copy(args) = &args.command;
     let url = args.to.as_ref().or(args.from.as_ref()).map_or("", String::as_str);
-    if StoreChoice::has_password(url) {
-        let (user, password) = ("TOLLGATE_COPY_USER", "TOLLGATE_COPY_PASSWORD");
-        return Err(UsageError::PasswordInAddress { user, password }.into());
-    }
+    check_address(url, ["TOLLGATE_COPY_USER", "TOLLGATE_COPY_PASSWORD"])?;
     let own = invocation.fresh_tasks()?;
     if *own.home.settings.vault.chosen_store() == check_store(url)? {
-        return Err(UsageError::SameStore(url.to_owned()).into());
+        return Err(CliError::usage(
+            format!("`{}` is the store of this workspace already, so there is nothing to copy", plain(url)),
+            "give another store; `tollgate vault --help` says which there are",
+        ));
     }
     let other = invocation.tasks_in(url)?;
     other.vault.store().sync()?;
@@ -102,4 +106,17 @@ pub(crate) fn run(invocation: &Invocation, args: &VaultArgs) -> Result<Answer, C
             notes: words::not_copied(&denial),
         })),
     }
+}
+
+/// Refuses the address of a store that has a password in it. The login belongs into these variables.
+pub(super) fn check_address(url: &str, [user, password]: [&str; 2]) -> Result<(), CliError> {
+    if !StoreChoice::has_password(url) {
+        return Ok(());
+    }
+    Err(CliError::usage(
+        "the address of the store has a password, which others could read",
+        format!(
+            "delete the password from the address, and set `{user}` and `{password}` in your environment"
+        ),
+    ))
 }

@@ -9,8 +9,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use tollgate::error::Fault;
+use tollgate::vault::checkup::Finding;
+use tollgate::visible::plain;
 use tollgate::workspace::{STATE_FOLDER, read_settings};
 use tollgate_base::name::random_id;
 use tollgate_base::private;
@@ -23,66 +26,66 @@ use crate::host::event::HookEvent;
 use crate::host::{self, Canary, FoundHost, Host, Registered, ShellPrefix, Trust};
 use crate::invocation::Invocation;
 use crate::prefixed::COMMENT;
-use crate::report::diagnosis::{Fact, HookState, HostCheckup, Registration};
 use crate::report::status::{Hooks, HostStatus, HostUse};
 use crate::surroundings::Surroundings;
+use crate::words::ago;
 
 /// The longest time for an answer, longer than the deadline of a hook.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// Checks every program that is used or set up here: its hooks, and its registration of the MCP server.
-pub(crate) fn checkups(invocation: &Invocation, root: &Path) -> Vec<Fact> {
-    let (home, path) = (Surroundings::home(), Surroundings::path());
-    let mut facts = Vec::new();
-    for host in host::ALL {
-        let server = host.mcp().registered(root, home.as_deref());
-        let has_server = matches!(server, Ok(Some(_)));
-        let found = host::find(host, home.as_deref(), &path, root);
-        // The user may have hooks for all folders.
-        let places = [Some(root), home.as_deref()];
-        let hooked = places.into_iter().flatten().find(|folder| host.setup().is_there(folder));
-        if !found.any() && matches!(server, Ok(None)) && hooked.is_none() {
-            continue;
-        }
-        let hooks = match hooked {
-            Some(folder) => hooks(invocation, host, folder, root),
-            None => without_own(host, root),
+/// The name of a check, and what it found.
+pub(crate) type Check = (&'static str, Result<Finding, Fault>);
+
+/// How to fix a setting that disables hooks or a server.
+const DELETE_SETTING: &str = "delete that setting, unless you want it; agents cannot do it for you";
+
+/// An agent program that is used or set up here.
+struct PresentHost {
+    host: &'static dyn Host,
+    /// What shows that it is used.
+    found: FoundHost,
+    /// The folder in which its hooks are installed: the workspace, or the user's home.
+    hooked: Option<PathBuf>,
+    /// The registered MCP server.
+    server: Result<Option<Registered>, Fault>,
+}
+
+impl PresentHost {
+    fn all(root: &Path) -> Vec<Self> {
+        let (home, path) = (Surroundings::home(), Surroundings::path());
+        let present = |host: &'static dyn Host| {
+            let server = host.mcp().registered(root, home.as_deref());
+            let found = host::find(host, home.as_deref(), &path, root);
+            // The user may have hooks for all folders.
+            let places = [Some(root), home.as_deref()];
+            let hooked = places.into_iter().flatten().find(|folder| host.setup().is_there(folder));
+            let is_present = found.any() || !matches!(server, Ok(None)) || hooked.is_some();
+            is_present.then(|| Self { host, found, hooked: hooked.map(Path::to_owned), server })
         };
-        facts.push(match hooks {
-            Ok(hooks) => {
-                let program = host.traces().program;
-                Fact::Host(HostCheckup { host: host.name(), program, found, has_server, hooks })
-            }
-            Err(fault) => Fact::Broken { check: "hooks", fault },
-        });
-        match server {
-            Ok(Some(registered)) => {
-                let state = match host.server_off(home.as_deref(), root) {
-                    Some(by) if !registered.disabled => Registration::SwitchedOff(by),
-                    _ => try_server(&registered, &path).unwrap_or_else(Registration::Wrong),
-                };
-                facts.push(Fact::Server { host: host.name(), file: registered.file, state });
-            }
+        host::ALL.into_iter().filter_map(present).collect()
+    }
+}
+
+/// Checks every program that is used or set up here: its hooks, and its registration of the MCP server.
+pub(crate) fn checkups(invocation: &Invocation, root: &Path) -> Vec<Check> {
+    let mut checks = Vec::new();
+    for present in PresentHost::all(root) {
+        checks.push(("hooks", hooks(invocation, &present, root)));
+        match &present.server {
+            Ok(Some(registered)) => checks.push(("mcp", Ok(server(present.host, registered, root)))),
             Ok(None) => {}
-            Err(fault) => facts.push(Fact::Broken { check: "mcp", fault }),
+            Err(_) => checks.extend(present.server.err().map(|fault| ("mcp", Err(fault)))),
         }
     }
-    facts
+    checks
 }
 
 /// The programs that are used or set up here, without a test of their hooks and servers.
 pub(crate) fn glance(invocation: &Invocation, root: &Path) -> Vec<HostStatus> {
-    let (home, path) = (Surroundings::home(), Surroundings::path());
+    let home = Surroundings::home();
     let turns = invocation.existing_turns().unwrap_or_default();
-    let status = |host: &'static dyn Host| {
-        let server = host.mcp().registered(root, home.as_deref());
-        let found = host::find(host, home.as_deref(), &path, root);
-        let places = [Some(root), home.as_deref()];
-        let hooked = places.into_iter().flatten().find(|folder| host.setup().is_there(folder));
-        if !found.any() && matches!(server, Ok(None)) && hooked.is_none() {
-            return None;
-        }
-        let hooks = match hooked.map(|folder| host.setup().is_in_place(folder)) {
+    let status = |PresentHost { host, found, hooked, server }: PresentHost| {
+        let hooks = match hooked.map(|folder| host.setup().is_in_place(&folder)) {
             _ if server.is_err() => Hooks::Broken,
             Some(Ok(true)) => match host.trust(home.as_deref(), root) {
                 Trust::NotNeeded | Trust::Given => Hooks::Installed,
@@ -90,17 +93,17 @@ pub(crate) fn glance(invocation: &Invocation, root: &Path) -> Vec<HostStatus> {
             },
             Some(Ok(false)) => Hooks::Outdated,
             Some(Err(_)) => Hooks::Broken,
-            None => match without_own(host, root) {
-                Ok(HookState::Through(other)) => Hooks::Through(other),
-                Ok(HookState::ThroughOff { .. }) => Hooks::NotApproved,
-                Ok(_) => Hooks::None,
+            None => match hooks_it_also_calls(host, root) {
+                Ok(Some((other, None))) => Hooks::Through(other),
+                Ok(Some((_, Some(_)))) => Hooks::NotApproved,
+                Ok(None) => Hooks::None,
                 Err(_) => Hooks::Broken,
             },
         };
         let mcp = matches!(&server, Ok(Some(registered)) if !registered.disabled)
             && host.server_off(home.as_deref(), root).is_none();
         let last_seen = turns.iter().filter_map(|turns| last_call::time(turns, host.name())).max();
-        Some(HostStatus {
+        HostStatus {
             host: host.name(),
             guarded: matches!(hooks, Hooks::Installed | Hooks::Through(_)) || mcp && hooks == Hooks::None,
             hooks,
@@ -111,43 +114,123 @@ pub(crate) fn glance(invocation: &Invocation, root: &Path) -> Vec<HostStatus> {
                 FoundHost { on_path: true, .. } => HostUse::OnPath,
                 _ => HostUse::Elsewhere,
             },
-        })
+        }
     };
-    host::ALL.into_iter().filter_map(status).collect()
+    PresentHost::all(root).into_iter().map(status).collect()
 }
 
-/// The state of the hooks that are installed in this folder.
-fn hooks(invocation: &Invocation, host: &dyn Host, folder: &Path, root: &Path) -> Result<HookState, Fault> {
-    let setup = host.setup();
-    if !setup.is_in_place(folder)? {
-        return Ok(HookState::Outdated);
+/// Whether the program is guarded by hooks.
+fn hooks(invocation: &Invocation, present: &PresentHost, root: &Path) -> Result<Finding, Fault> {
+    let PresentHost { host, found, hooked, server } = present;
+    let name = host.name();
+    let not_on_path = match found.on_path {
+        true => String::new(),
+        false => format!("; `{}` is not on PATH", host.traces().program),
+    };
+    let set_up = format!("run `tollgate init --host {name}`");
+    let Some(folder) = hooked else {
+        return Ok(match hooks_it_also_calls(*host, root)? {
+            Some((other, None)) => Finding::ok(format!(
+                "`{name}` is guarded by the hooks of `{other}`, which it calls too{not_on_path}"
+            )),
+            Some((other, Some(by))) => Finding::problem(format!(
+                "`{name}` is not guarded: it calls the hooks of `{other}` too, but they are {}{not_on_path}",
+                plain(&by)
+            ))
+            .fix(DELETE_SETTING),
+            None if matches!(server, Ok(Some(_))) => Finding::ok(format!(
+                "`{name}` has no hooks: tollgate guards what its agent writes with the tools of the MCP server"
+            )),
+            None => {
+                let is_used = found.on_path || found.in_project.is_some();
+                let of = if is_used { Finding::warning } else { Finding::ok };
+                of(format!("`{name}` is not guarded: no hooks installed{not_on_path}"))
+                    .fix(format!("{set_up} to install them"))
+            }
+        });
+    };
+    if !host.setup().is_in_place(folder)? {
+        let what = format!("`{name}`: hooks installed by another version of tollgate{not_on_path}");
+        return Ok(Finding::warning(what).fix(format!("{set_up} to update them")));
     }
+    let called = last_used(invocation, name)?;
+    let level = match try_hooks(*host, folder, root)? {
+        Ok(None) => String::new(),
+        Ok(Some(level)) => {
+            format!("; shell commands run through `tollgate run`, level `{}`", plain(&level))
+        }
+        Err(wrong) => {
+            let what = format!("`{name}`: hooks installed, but not responding correctly: {}", plain(&wrong));
+            return Ok(Finding::problem(what).fix(format!(
+                "check that `tollgate` is on the PATH of `{name}` and is this version; {set_up} to install the hooks again"
+            )));
+        }
+    };
+    let finding = |of: fn(String) -> Finding, state: &str| {
+        of(format!("`{name}`: hooks {state}; {called}{level}{not_on_path}"))
+    };
+    Ok(match host.trust(Surroundings::home().as_deref(), root) {
+        Trust::NotNeeded => finding(Finding::ok, "installed and responding"),
+        Trust::Given => finding(Finding::ok, "installed, approved and responding"),
+        Trust::Missing(how) => {
+            finding(Finding::warning, "installed and responding, but not approved yet").fix(how)
+        }
+        Trust::SwitchedOff(by) => {
+            finding(Finding::problem, &format!("installed and responding, but {}", plain(&by)))
+                .fix(DELETE_SETTING)
+        }
+    })
+}
+
+/// When the program last called its hooks.
+fn last_used(invocation: &Invocation, host: &str) -> Result<String, Fault> {
     let turns = invocation.existing_turns()?;
-    let called = turns.iter().filter_map(|turns| last_call::time(turns, host.name())).max();
+    let called = turns.iter().filter_map(|turns| last_call::time(turns, host)).max();
+    Ok(match called.and_then(|time| Timestamp::try_from(time).ok()) {
+        Some(time) => format!("last used {}", ago(invocation.now(), time)),
+        None => "not used yet".into(),
+    })
+}
+
+/// Tries the hooks that are installed in this folder. Returns the level at which shell commands run, if they run through
+/// `tollgate run`, or else what is wrong with the answers of the hooks.
+fn try_hooks(host: &dyn Host, folder: &Path, root: &Path) -> Result<Result<Option<String>, String>, Fault> {
+    let setup = host.setup();
     let runs = read_settings(&root.join(STATE_FOLDER).join("config.toml"))
         .is_ok_and(|settings| settings.run.runs(host.name()));
     let prefix = setup.variable(folder)?;
-    let tried = match setup.command_before_a_tool(folder) {
+    Ok(match setup.command_before_a_tool(folder) {
         Some(command) => try_out(host, &command).and_then(|()| match runs {
             true => try_command(host, &command, prefix),
             false => Ok(None),
         }),
         None => Err("the configuration has no command".into()),
-    };
-    let (level, wrong) = match tried {
-        Ok(level) => (level, None),
-        Err(wrong) => (None, Some(wrong)),
-    };
-    Ok(HookState::InPlace { trust: host.trust(Surroundings::home().as_deref(), root), called, level, wrong })
+    })
+}
+
+/// Whether the registered MCP server can be used.
+fn server(host: &dyn Host, registered: &Registered, root: &Path) -> Finding {
+    let name = host.name();
+    let place = format!("`{name}`: MCP server registered in `{}`", plain(&registered.file.to_string_lossy()));
+    match host.server_off(Surroundings::home().as_deref(), root) {
+        Some(by) if !registered.disabled => {
+            Finding::problem(format!("{place}, but {}", plain(&by))).fix(DELETE_SETTING)
+        }
+        _ => try_server(&place, registered).unwrap_or_else(|why| {
+            Finding::problem(format!("{place}, but it does not work: {}", plain(&why))).fix(format!(
+                "fix the entry `tollgate` there, or run `tollgate init --mcp {name} --remove`, then `tollgate init --mcp {name}`"
+            ))
+        }),
+    }
 }
 
 /// Starts the registered program as an MCP server in a temporary workspace, and checks that it answers. Starts only
-/// `tollgate` by name.
-fn try_server(registered: &Registered, path: &[PathBuf]) -> Result<Registration, String> {
+/// `tollgate` by name: the configuration may come with the repository.
+fn try_server(place: &str, registered: &Registered) -> Result<Finding, String> {
     let program = registered.command.first().ok_or("it has no command")?;
     let by_name = !program.contains('/');
     let is_there = match by_name {
-        true => path.iter().any(|folder| folder.join(program).is_file()),
+        true => Surroundings::path().iter().any(|folder| folder.join(program).is_file()),
         false => Path::new(program).is_file(),
     };
     if !is_there {
@@ -157,10 +240,11 @@ fn try_server(registered: &Registered, path: &[PathBuf]) -> Result<Registration,
         return Err("its arguments do not begin with `mcp`".into());
     }
     if registered.disabled {
-        return Ok(Registration::Disabled);
+        return Ok(Finding::warning(format!("{place}, but disabled there")).fix("enable it"));
     }
     if !by_name {
-        return Ok(Registration::NotStarted(program.clone()));
+        let program = plain(program);
+        return Ok(Finding::ok(format!("{place}; not tested, because it is `{program}` and not `tollgate`")));
     }
     let cage = Cage::new().map_err(|error| format!("cannot create a temporary folder: {error}"))?;
     let mut command = Command::new(program);
@@ -173,23 +257,22 @@ fn try_server(registered: &Registered, path: &[PathBuf]) -> Result<Registration,
             .is_ok_and(|answer| answer["result"]["serverInfo"]["name"] == "tollgate")
     };
     match answer.lines().any(is_ours) {
-        true => Ok(Registration::Responding),
+        true => Ok(Finding::ok(format!("{place} and responding"))),
         false => Err(format!("it answered `{}`", answer.trim())),
     }
 }
 
-/// The state of a program without hooks of its own.
-fn without_own(host: &dyn Host, root: &Path) -> Result<HookState, Fault> {
+/// The other program whose hooks this program also calls, if they are installed, and the setting that disables them.
+fn hooks_it_also_calls(
+    host: &dyn Host,
+    root: &Path,
+) -> Result<Option<(&'static str, Option<String>)>, Fault> {
     for other in host.also_calls().iter().filter_map(|name| host::named(name)) {
         if other.setup().is_in_place(root)? {
-            let other = other.name();
-            return Ok(match host.hooks_off(Surroundings::home().as_deref(), root) {
-                Some(by) => HookState::ThroughOff { other, by },
-                None => HookState::Through(other),
-            });
+            return Ok(Some((other.name(), host.hooks_off(Surroundings::home().as_deref(), root))));
         }
     }
-    Ok(HookState::None)
+    Ok(None)
 }
 
 /// Reports a read to the command, changes the file, announces a write, and checks that the write is blocked.

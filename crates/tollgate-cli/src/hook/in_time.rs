@@ -8,7 +8,7 @@ use tollgate::error::Fault;
 use tollgate::settings::Settings;
 use tollgate_base::sys::Deadline;
 
-use crate::error::{CliError, UsageError};
+use crate::error::CliError;
 
 /// The answer to a fault under these settings, if there is one.
 pub(super) type FaultAnswer<'a> = &'a dyn Fn(&Settings, &CliError) -> Option<Value>;
@@ -69,13 +69,20 @@ pub(super) fn answered(
 }
 
 pub(super) fn panicked() -> CliError {
-    UsageError::HookFailed("it panicked").into()
+    CliError::usage(
+        "the tollgate hook failed: it panicked",
+        "run `tollgate doctor` to find the reason; `on_fault = \"allow\"` under `[hooks]` lets such writes through",
+    )
 }
 
 /// How long to wait from now on, and what to print then.
 fn last_words(started: Instant, settings: &Settings, fault: FaultAnswer<'_>) -> (Duration, Vec<u8>) {
     let deadline = settings.hooks.deadline.0;
-    let words = fault(settings, &UsageError::HookTooSlow(deadline).into());
+    let too_slow = CliError::usage(
+        format!("no answer within {} ms", deadline.as_millis()),
+        "try again in a moment; if it fails again, run `tollgate doctor`",
+    );
+    let words = fault(settings, &too_slow);
     let words = words.map(|words| format!("{words}\n").into_bytes()).unwrap_or_default();
     (deadline.saturating_sub(started.elapsed()), words)
 }

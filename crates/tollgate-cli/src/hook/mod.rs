@@ -35,7 +35,7 @@ use tollgate::settings::{GuardMode, HookSettings, OnFault, Settings};
 use tollgate::tasks::VaultHome;
 use tollgate::workspace::has_state;
 
-use crate::error::{CliError, UsageError};
+use crate::error::CliError;
 use crate::global_args::GlobalArgs;
 use crate::host::Host;
 use crate::host::event::{Aftermath, Call, Deeds, Heard, HookEvent};
@@ -44,7 +44,7 @@ use crate::surroundings::Surroundings;
 use crate::words;
 use acting::{Acting, Judgement, RunPlace};
 use in_time::{Timer, answered, panicked};
-use payload::{BadPayload, read_stdin, understand};
+use payload::{BadPayload, not_understood, read_stdin, understand};
 use places::Shares;
 use plan::{ToolPlan, Weight};
 use session::HookSession;
@@ -330,8 +330,8 @@ impl Hook {
         run: RunPlace,
     ) -> Result<Judgement, CliError> {
         if plan.unreadable && acting.gate.workspace().settings().guard.mode == GuardMode::Enforce {
-            let what = format!("the input of `{}` names no file that tollgate can read", call.tool);
-            return Err(UsageError::BadPayload { host: self.host.name(), what }.into());
+            let why = format!("the input of `{}` names no file that tollgate can read", call.tool);
+            return Err(not_understood(self.host, &why));
         }
         let turn = acting.session.turn(acting.gate, self.heard.turn.as_deref())?;
         match self.heard.event {

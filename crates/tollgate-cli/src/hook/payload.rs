@@ -5,7 +5,7 @@ use std::time::Instant;
 use serde_json::Value;
 
 use super::plan::Weight;
-use crate::error::UsageError;
+use crate::error::CliError;
 use crate::host::event::Heard;
 use crate::host::{self, Host};
 use crate::words;
@@ -25,9 +25,16 @@ impl BadPayload {
     /// The answer that blocks the call, unless it is certainly harmless.
     pub(super) fn answer(self) -> Option<Value> {
         let Self { answer_to: host, weight, why } = self;
-        let error = UsageError::BadPayload { host: host.name(), what: why }.into();
-        (weight == Weight::Writes).then(|| host.block(&words::hook_fault(&error), None))
+        (weight == Weight::Writes).then(|| host.block(&words::hook_fault(&not_understood(host, &why)), None))
     }
+}
+
+/// The error for a payload of this program that cannot be understood.
+pub(super) fn not_understood(host: &dyn Host, why: &str) -> CliError {
+    CliError::usage(
+        format!("cannot understand the input that `{}` sent to its hook: {why}", host.name()),
+        "check that `tollgate init --host` was run for this program, and that tollgate supports its version",
+    )
 }
 
 /// Everything on stdin, if it ends before the deadline.

@@ -7,21 +7,28 @@ use tollgate::shared_turn::{SharedTurn, SharedTurns};
 use tollgate::turn::TurnState;
 
 use super::Invocation;
-use crate::error::{CliError, UsageError};
+use crate::error::CliError;
 use crate::turn_place::{TurnPlace, turn_folders_without_runtime, turn_place_in_workspace, turn_places};
 
 impl Invocation {
     /// The given turn, and the folder with all turns.
     pub(crate) fn shared_turn(&self) -> Result<(SharedTurns, SharedTurn), CliError> {
-        let Some(id) = self.turn_id()? else { return Err(UsageError::NoTurn.into()) };
+        let Some(id) = self.turn_id()? else {
+            return Err(CliError::usage(
+                "no turn given",
+                "start one with `tollgate turn begin`, then give `--turn ID` or set `TOLLGATE_TURN`",
+            ));
+        };
         let mut why_not = Fault::Missing { what: format!("the turn `{id}`") };
         for place in self.existing_turn_places()? {
             // A folder that cannot be used is an error only if no other has the turn: another user may have created it.
             let found = place.open().and_then(|turns| turns.open(&id).map(|turn| (turns, turn)));
             match (found, &self.global.agent) {
                 (Ok((_, turn)), Some(agent)) if agent != turn.agent() => {
-                    let (turn, owner) = (turn.id().clone(), turn.agent().clone());
-                    return Err(UsageError::TurnOfAnother { turn, owner, agent: agent.clone() }.into());
+                    return Err(CliError::usage(
+                        format!("the turn `{}` belongs to `{}`, not to `{agent}`", turn.id(), turn.agent()),
+                        format!("omit `--agent`, or start a turn with `tollgate turn begin --agent {agent}`"),
+                    ));
                 }
                 (Ok(found), _) => return Ok(found),
                 (Err(Fault::Missing { .. }), _) => {}

@@ -99,3 +99,9 @@ pub(crate) struct StatusProblem {
     pub(crate) problem: String,
     pub(crate) hint: String,
 }
+
+impl StatusProblem {
+    pub(crate) fn new(problem: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { problem: problem.into(), hint: hint.into() }
+    }
+}

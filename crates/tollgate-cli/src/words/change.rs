@@ -53,7 +53,7 @@ pub(crate) fn weaker_guarantees(view: &Viewpoint, applied: &[Applied]) -> String
 }
 
 /// The meaning of a weaker guarantee; `None` for the full one.
-pub(super) fn guarantee(guarantee: Guarantee) -> Option<&'static str> {
+pub(crate) fn guarantee(guarantee: Guarantee) -> Option<&'static str> {
     match guarantee {
         Guarantee::Full | Guarantee::Reserved => None,
         Guarantee::NoQuiet => Some(

@@ -10,16 +10,13 @@ use tollgate::visible::plain;
 use super::init::NOT_IN_HOME;
 use super::run::RUN_KILLED;
 use super::text::{Viewpoint, short, shown};
-use super::usage::{UNSET_IT, usage};
+use super::usage::UNSET_IT;
 use crate::error::CliError;
 
 /// An error on stderr.
 pub(crate) fn error(view: &Viewpoint, error: &CliError) -> String {
     match error {
-        CliError::Usage(error) => {
-            let (message, hint) = usage(error);
-            format!("error: {}\nhint: {}", plain(&message), plain(&hint))
-        }
+        CliError::Usage { message, hint } => format!("error: {}\nhint: {}", plain(message), plain(hint)),
         CliError::Fault(fault) | CliError::RunFailed(fault) => {
             format!("error: {}\nhint: {}", fault_words(view, fault), plain(&hint(fault)))
         }
@@ -33,7 +30,7 @@ pub(crate) fn error(view: &Viewpoint, error: &CliError) -> String {
     }
 }
 
-pub(super) fn fault_words(view: &Viewpoint, fault: &Fault) -> String {
+pub(crate) fn fault_words(view: &Viewpoint, fault: &Fault) -> String {
     match fault {
         Fault::Io { doing, path, source } => {
             format!("cannot {doing} `{}`: {}", shown(view, path), plain(&source.to_string()))
@@ -68,7 +65,7 @@ pub(crate) fn error_json(error: &CliError) -> Value {
 
 fn code(error: &CliError) -> &'static str {
     match error {
-        CliError::Usage(_) => "USAGE",
+        CliError::Usage { .. } => "USAGE",
         CliError::Fault(fault) | CliError::RunFailed(fault) => fault.code(),
         CliError::WithHint(error, _) => code(error),
         CliError::Hangup | CliError::Stdout(_) => "IO_ERROR",
@@ -78,7 +75,7 @@ fn code(error: &CliError) -> &'static str {
 /// What programs are told about an error. They are told nothing about an error of stdout.
 pub(super) fn message_and_hint(error: &CliError) -> (String, String) {
     match error {
-        CliError::Usage(error) => usage(error),
+        CliError::Usage { message, hint } => (message.clone(), hint.clone()),
         CliError::Fault(fault) | CliError::RunFailed(fault) => (fault.to_string(), hint(fault)),
         CliError::WithHint(error, more) => {
             let (message, hint) = message_and_hint(error);
@@ -89,7 +86,7 @@ pub(super) fn message_and_hint(error: &CliError) -> (String, String) {
 }
 
 /// What to do about a fault. Every fault has a hint.
-pub(super) fn hint(fault: &Fault) -> String {
+pub(crate) fn hint(fault: &Fault) -> String {
     let hint = match fault {
         Fault::Missing { what } => missing_hint(what),
         Fault::Invalid { what } => invalid_hint(what),

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use tollgate::error::Fault;
 use tollgate::settings::StoreChoice;
-use tollgate::vault::checkup::{Finding, LocalCopy, Synced};
+use tollgate::vault::checkup::{LocalCopy, Synced};
 use tollgate::vault::view::Notice;
 use tollgate::vault::{Reclaimed, TaskName};
 use tollgate::visible::plain;
@@ -92,10 +92,4 @@ pub(crate) fn view_round(unfinished: &[TaskName]) -> String {
          hint: run `tollgate sync` again when these files are complete",
         names.join(", ")
     )
-}
-
-/// The doctor's findings about the store.
-pub(super) fn store_words(findings: &[Finding]) -> (String, Option<String>) {
-    let words: Vec<_> = findings.iter().map(|finding| plain(&finding.what)).collect();
-    (words.join("\n"), findings.iter().rev().find_map(|finding| finding.fix.as_deref().map(plain)))
 }

@@ -12,7 +12,7 @@ use crate::report::setup::{ConfigSetup, HostSetup};
 use crate::root::FoundBy;
 
 /// Why this folder is the workspace.
-pub(super) fn found_by_words(found_by: FoundBy) -> &'static str {
+pub(crate) fn found_by(found_by: FoundBy) -> &'static str {
     match found_by {
         FoundBy::Name => "given with `-C`",
         FoundBy::State => "found `.tollgate`",
@@ -31,7 +31,7 @@ pub(crate) fn init(
     state: bool,
 ) -> String {
     let root = short(&plain(&root.to_string_lossy()));
-    let mut words = format!("workspace `{root}` ({})\n", found_by_words(found_by));
+    let mut words = format!("workspace `{root}` ({})\n", self::found_by(found_by));
     let added: Vec<String> = added.iter().map(|line| format!("`{}`", plain(line))).collect();
     let added = format!("found `.tollgate/config.toml`, added {} to it", added.join(" and "));
     words += match done {

@@ -40,7 +40,7 @@ pub(crate) fn damaged_lines(damaged: usize) -> String {
 pub(crate) fn verdict(view: &Viewpoint, verdict: &Verification, head_file: Option<&Path>) -> String {
     match (&verdict.problem, verdict.head, verdict.remembered) {
         (Some(found), ..) => {
-            let (fact, hint) = problem(view, found, head_file);
+            let (fact, hint) = ledger_fault(view, found, head_file);
             format!("not valid: {fact}\nhint: {hint}")
         }
         (None, None, _) => "valid: the ledger is empty".into(),
@@ -114,7 +114,11 @@ fn whole_lines(verdict: &Verification) -> String {
 }
 
 /// What is wrong, and what to do.
-pub(super) fn problem(view: &Viewpoint, problem: &Problem, head_file: Option<&Path>) -> (String, String) {
+pub(crate) fn ledger_fault(
+    view: &Viewpoint,
+    problem: &Problem,
+    head_file: Option<&Path>,
+) -> (String, String) {
     let (file, line, seq) = (shown(view, &problem.file), problem.line, problem.seq);
     // The missing lines, with the verb in the right number.
     let gone = |one: &str, many: &str| match problem.missing {
@@ -130,7 +134,7 @@ pub(super) fn problem(view: &Viewpoint, problem: &Problem, head_file: Option<&Pa
         None => "look for a copy of the ledger".into(),
     };
     let look = || {
-        let start_new = start_new(&problem.file);
+        let start_new = start_new_ledger(&problem.file);
         format!(
             "compare with a copy of the ledger, if you have one; to set this one aside and start a new one: `{start_new}`"
         )
@@ -155,7 +159,7 @@ pub(super) fn problem(view: &Viewpoint, problem: &Problem, head_file: Option<&Pa
 }
 
 /// A command that moves all files of the ledger of which this file is a part. It overwrites nothing.
-pub(super) fn start_new(file: &Path) -> String {
+pub(crate) fn start_new_ledger(file: &Path) -> String {
     let state = file.parent().unwrap_or(Path::new("."));
     let (aside, state) = (quoted(&state.join("ledger.old")), quoted(state));
     format!("mkdir -p {aside} && mv -n {state}/ledger*.jsonl {aside}")

@@ -8,7 +8,6 @@
 
 mod change;
 mod claim;
-mod doctor;
 mod error;
 mod export;
 mod git;
@@ -31,15 +30,14 @@ mod usage;
 mod vault;
 mod work;
 
-pub(crate) use change::{STDIN_IS_READ, applied, weaker_guarantees};
+pub(crate) use change::{STDIN_IS_READ, applied, guarantee, weaker_guarantees};
 pub(crate) use claim::{
     NOT_VALID, claimed, decide, decided, decision_denied, decision_refused, draft_added, edit_is_kept,
     no_draft, nobody_decides, not_as_expected, not_claimed, not_confirmed, not_edited, not_the_owner,
     nothing_to_claim, pausing, progress_noted, reclaimed, released, renewed, skipped, skipped_faults,
     too_long_to_decide, verified,
 };
-pub(crate) use doctor::{diagnosis, finding};
-pub(crate) use error::{error, error_json};
+pub(crate) use error::{error, error_json, fault_words, hint};
 pub(crate) use export::{export_notice, exported};
 pub(crate) use git::{
     VIEW_KEPT_ELSEWHERE, fenced_off, keeps_view, may_be_old, not_following, put_aside, silent_for_a_lease,
@@ -51,10 +49,13 @@ pub(crate) use hook::{
     unknown_shell,
 };
 pub(crate) use init::{
-    created_state, home_is_not_set_up, hooked, init, man_pages, next_steps, nothing_changed,
+    created_state, found_by, home_is_not_set_up, hooked, init, man_pages, next_steps, nothing_changed,
     password_unencrypted, programs_found, registered, store_chosen, vault_kept, vault_made,
 };
-pub(crate) use ledger::{EMPTY_LEDGER, NO_LINE_MATCHES, audited, damaged_lines, ledger_line, verdict};
+pub(crate) use ledger::{
+    EMPTY_LEDGER, NO_LINE_MATCHES, audited, damaged_lines, ledger_fault, ledger_line, start_new_ledger,
+    verdict,
+};
 pub(crate) use merge::{merge_diff, merge_notes, no_merge};
 pub(crate) use recovery::{
     NOT_UNDONE, UNDO_QUESTION, changed_since, kept, nobody_undoes, not_the_last_change, nothing_to_undo,
@@ -63,24 +64,21 @@ pub(crate) use recovery::{
 pub(crate) use refusal::refused;
 pub(crate) use run::{NoteReader, RUN_KILLED, did_not_start, no_prologue, run_notes, run_refused};
 pub(crate) use serve::{NOTIFY_NOT_TRUSTED, agent_of_server, serving};
-pub(crate) use status::{
-    breaker_problem, fault_problem, host_problem, ledger_problem, missing_vault_problem, mode_problem,
-    old_tasks_problem, status,
-};
+pub(crate) use status::{missing_vault, status};
 pub(crate) use task::{
     bad_priority, bad_verdict, board, closes_a_circle, event_line, figures, imported, log_line, may_claim,
     no_such_task, no_vault, not_imported, not_prose, task_added, task_for_decision, task_is_there,
     task_shown, unfit,
 };
-pub(crate) use text::Viewpoint;
+pub(crate) use text::{Viewpoint, ago, count, counted, quoted, short, shown, size, word};
 pub(crate) use token::{token_added, token_removed, tokens};
 pub(crate) use trust::{
-    NOT_TRUSTED, TRUST_QUESTION, foreign_state, forgotten, half_a_login, hook_untrusted, ignored_state,
+    NOT_TRUSTED, TRUST_QUESTION, foreign_state, forgotten, half_a_login, held, hook_untrusted, ignored_state,
     nobody_trusts, to_trust, trust_refused, trusted, untrusted_log,
 };
 pub(crate) use turn::{turn_ended, turn_shown, turns};
 pub(crate) use usage::{
-    bad_expectation, bad_line_number, bad_number, bad_variable, lines_backwards, other_command,
+    UNSET_IT, bad_expectation, bad_line_number, bad_number, bad_variable, lines_backwards, other_command,
     parse_error_json,
 };
 pub(crate) use vault::{copying, not_copied, vault_copied};

@@ -69,23 +69,3 @@ pub(crate) fn did_not_start(program: &OsStr, end: RunEnd) -> String {
         ),
     }
 }
-
-/// What the doctor says about one level.
-pub(super) fn run_level(level: RunLevel, why_not: Option<&str>, reached: bool) -> String {
-    let word = level.word();
-    if let Some(why) = why_not {
-        return format!("level `{word}` is not possible here: {}", plain(why));
-    }
-    let what = match level {
-        RunLevel::Transaction => "all changes of a command are made when it ends, or none",
-        RunLevel::Gate => "a system call that would overwrite a change that the agent has not seen fails",
-        RunLevel::Observe => "nothing is prevented, lost changes are reported",
-    };
-    match (reached, level) {
-        (true, _) => format!("`tollgate run` reaches the level `{word}`: {what}"),
-        (false, RunLevel::Gate) => {
-            format!("level `{word}` is possible, for commands that keep running: {what}")
-        }
-        (false, _) => format!("level `{word}` is possible: {what}"),
-    }
-}

@@ -2,12 +2,9 @@
 
 use std::path::Path;
 
-use tollgate::error::Fault;
-use tollgate::ledger::Wrong;
 use tollgate::settings::GuardMode;
 use tollgate::visible::plain;
 
-use super::error::{fault_words, hint};
 use super::text::{Viewpoint, ago, count, shown};
 use crate::report::status::{Hooks, HostStatus, StatusProblem, WorkspaceStatus};
 
@@ -95,68 +92,10 @@ fn host_words(view: &Viewpoint, host: &HostStatus) -> String {
     format!("{hooks}{mcp}{seen}")
 }
 
-pub(crate) fn host_problem(host: &HostStatus) -> StatusProblem {
-    let name = host.host;
-    let (problem, hint) = match host.hooks {
-        Hooks::Outdated => (
-            format!("the hooks of `{name}` were installed by another version of tollgate"),
-            format!("run `tollgate init --host {name}` to update them"),
-        ),
-        Hooks::NotApproved => (
-            format!("`{name}` does not call its hooks, because they are disabled or not approved"),
-            "run `tollgate doctor`, which says what to do".to_owned(),
-        ),
-        Hooks::Broken => (
-            format!("the configuration of `{name}` cannot be read"),
-            "run `tollgate doctor`, which says what is wrong".to_owned(),
-        ),
-        Hooks::Installed | Hooks::Through(_) | Hooks::None => (
-            format!("`{name}` is not guarded"),
-            format!("run `tollgate init --host {name}` to install its hooks"),
-        ),
-    };
-    StatusProblem { problem, hint }
-}
-
-pub(crate) fn mode_problem(mode: GuardMode) -> StatusProblem {
-    let problem = match mode {
-        GuardMode::Off => "the guard is switched off: `mode = \"off\"`",
-        _ => "the guard only observes, and refuses nothing: `mode = \"observe\"`",
-    };
-    let hint = "set `mode = \"enforce\"` under `[guard]` in `.tollgate/config.toml`, or delete the line";
-    StatusProblem { problem: problem.to_owned(), hint: hint.to_owned() }
-}
-
-pub(crate) fn breaker_problem(sentence: String) -> StatusProblem {
-    let hint = "fix the command of the worker; it tries one task again by itself".to_owned();
-    StatusProblem { problem: plain(&sentence), hint }
-}
-
-/// The configuration names a vault that is not there.
-pub(crate) fn missing_vault_problem(view: &Viewpoint, folder: &Path) -> StatusProblem {
-    let problem = format!("the configuration names `{}`, which is not a vault", shown(view, folder));
-    let hint =
-        "restore the folder, run `tollgate init --vault` to create it, or delete `dir` under `[vault]`"
-            .to_owned();
-    StatusProblem { problem, hint }
-}
-
-/// The end of the ledger is not the one that was last known.
-pub(crate) fn ledger_problem(wrong: Wrong) -> StatusProblem {
-    let problem = match wrong {
-        Wrong::CutTail => "the end of the ledger was cut off, or the ledger was deleted",
-        _ => "the last known line of the ledger was edited",
-    };
-    let hint = "run `tollgate ledger verify`, which says what is wrong and what to do";
-    StatusProblem { problem: problem.to_owned(), hint: hint.to_owned() }
-}
-
-/// The tasks are those of the last time that the remote could be reached.
-pub(crate) fn old_tasks_problem(view: &Viewpoint, fault: &Fault) -> StatusProblem {
-    let StatusProblem { problem, hint } = fault_problem(view, fault);
-    StatusProblem { problem: format!("{problem}; the claims and approvals are the last known ones"), hint }
-}
-
-pub(crate) fn fault_problem(view: &Viewpoint, fault: &Fault) -> StatusProblem {
-    StatusProblem { problem: fault_words(view, fault), hint: plain(&hint(fault)) }
+/// The configuration names a vault that is not there: what is wrong, and what to do.
+pub(crate) fn missing_vault(view: &Viewpoint, folder: &Path) -> (String, &'static str) {
+    (
+        format!("the configuration names `{}`, which is not a vault", shown(view, folder)),
+        "restore the folder, run `tollgate init --vault` to create it, or delete `dir` under `[vault]`",
+    )
 }

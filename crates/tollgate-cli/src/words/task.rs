@@ -17,7 +17,6 @@ use tollgate::visible::{is_invisible, plain};
 
 use super::text::{Viewpoint, ago, count, counted, moment, short, shown};
 use crate::answer::{Answer, Said};
-use crate::report::diagnosis::Fact;
 
 /// The number of finished tasks on the board.
 const LATEST: usize = 5;
@@ -305,55 +304,4 @@ pub(crate) fn event_line(entry: &Entry) -> String {
     let detail = described.detail.map(|detail| format!(" ({detail})")).unwrap_or_default();
     let reason = described.reason.map(|reason| format!(": {reason}")).unwrap_or_default();
     format!("{}{detail}{reason}", words.trim_start())
-}
-
-/// The doctor's finding about the vault.
-pub(super) fn vault_words(view: &Viewpoint, fact: &Fact) -> (String, Option<String>) {
-    let Fact::Vault { folder, open, healed, reclaimable, unknown, unfit, stuck, .. } = fact else {
-        return (String::new(), None);
-    };
-    let mut words = format!("`{}`, {}", shown(view, folder), count(*open, "open task"));
-    if *healed > 0 {
-        words += &format!(", recovered {}", count(*healed, "interrupted step"));
-    }
-    if *reclaimable > 0 {
-        let tasks = count(*reclaimable, "task");
-        return (
-            format!("{words}; {tasks} claimed by dead workers"),
-            Some("run `tollgate task reclaim`, or start `tollgate work`, which also reclaims them".into()),
-        );
-    }
-    if let Some(first) = unfit.first() {
-        let why = format!("`{}` in `{}`: {}", short(&plain(&first.name)), first.state, plain(&first.why));
-        let files = count(unfit.len(), "file");
-        return (
-            format!("{words}; {files} not valid as a task, first {why}"),
-            Some("fix it or move it away; it cannot be claimed".into()),
-        );
-    }
-    if let Some(first) = stuck.first() {
-        let tasks = count(stuck.len(), "task");
-        return (
-            format!("{words}; {tasks} cannot be claimed, first: {}", plain(&first.to_string())),
-            Some(
-                "`tollgate task why` explains one task; change its `after` or `action`, or reject it".into(),
-            ),
-        );
-    }
-    if unknown.is_empty() {
-        return (words, None);
-    }
-    let names: Vec<_> = unknown.iter().map(|agent| format!("`{agent}`")).collect();
-    let whom = if names.len() == 1 { "it" } else { "them" };
-    (
-        format!(
-            "{words}; {} may perform every action, because the configuration has no `[agent.NAME]` for {whom}",
-            names.join(", ")
-        ),
-        Some(
-            "to restrict an agent, add to `.tollgate/config.toml`: `[agent.NAME]` with `allowed = [\"ACTION\"]`, and \
-             `sensitive = [\"ACTION\"]` for actions that a person must approve"
-                .into(),
-        ),
-    )
 }

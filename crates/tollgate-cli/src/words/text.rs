@@ -17,7 +17,7 @@ pub(crate) struct Viewpoint {
 }
 
 /// A path as the user would type it: relative to their folder if it is below that folder.
-pub(super) fn shown(view: &Viewpoint, path: &Path) -> String {
+pub(crate) fn shown(view: &Viewpoint, path: &Path) -> String {
     let below = view.base.as_deref().and_then(|base| path.strip_prefix(base).ok());
     let path = match below {
         Some(below) if !below.as_os_str().is_empty() => below,
@@ -27,18 +27,18 @@ pub(super) fn shown(view: &Viewpoint, path: &Path) -> String {
 }
 
 /// An absolute path, quoted for a shell.
-pub(super) fn quoted(path: &Path) -> String {
+pub(crate) fn quoted(path: &Path) -> String {
     format!("'{}'", plain(&path.to_string_lossy()).replace('\'', "'\\''"))
 }
 
 /// A word of a command, quoted for a shell if it must be.
-pub(super) fn word(text: &str) -> String {
+pub(crate) fn word(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
     if !text.is_empty() && text.chars().all(is_plain) { text.to_owned() } else { quoted(Path::new(text)) }
 }
 
 /// The text, with its middle cut out if it is too long to read.
-pub(super) fn short(text: &str) -> String {
+pub(crate) fn short(text: &str) -> String {
     const END: usize = 100;
     let count = text.chars().count();
     if count <= 3 * END {
@@ -57,7 +57,7 @@ pub(super) fn hash_or_none(state: FileState) -> String {
     }
 }
 
-pub(super) fn ago(now: Timestamp, then: Timestamp) -> String {
+pub(crate) fn ago(now: Timestamp, then: Timestamp) -> String {
     let seconds = now.duration_since(then).as_secs().max(0);
     match seconds {
         0..120 => format!("{seconds} s ago"),
@@ -67,7 +67,7 @@ pub(super) fn ago(now: Timestamp, then: Timestamp) -> String {
     }
 }
 
-pub(super) fn size(bytes: u64) -> String {
+pub(crate) fn size(bytes: u64) -> String {
     match bytes {
         0..10_240 => format!("{bytes} B"),
         10_240..10_485_760 => format!("{} KiB", bytes >> 10),
@@ -82,11 +82,11 @@ pub(super) fn seconds(time: Duration) -> String {
 }
 
 /// `1 file`, `2 files`.
-pub(super) fn count(number: usize, thing: &str) -> String {
+pub(crate) fn count(number: usize, thing: &str) -> String {
     counted(number, thing, &format!("{thing}s"))
 }
 
-pub(super) fn counted(number: usize, one: &str, many: &str) -> String {
+pub(crate) fn counted(number: usize, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
 }
 

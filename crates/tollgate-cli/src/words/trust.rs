@@ -7,7 +7,7 @@ use tollgate::visible::plain;
 use super::task::unrendered;
 use super::text::{Viewpoint, shown};
 use crate::error::NoPerson;
-use crate::trust::{Commands, Configured, Holds, OutsideFolder};
+use crate::trust::{Configured, Holds, OutsideFolder};
 
 pub(crate) const TRUST_QUESTION: &str = "trust exactly this? type `yes` to trust it:";
 
@@ -70,7 +70,7 @@ pub(crate) fn to_trust(
     words
 }
 
-fn held(holds: Holds) -> &'static str {
+pub(crate) fn held(holds: Holds) -> &'static str {
     match holds {
         Holds::Vault => "tasks",
         Holds::Logs => "the logs of agents",
@@ -84,24 +84,6 @@ pub(crate) fn untrusted_log(folder: &Path) -> String {
          trusted it\nhint: read the configuration, then run `tollgate trust`",
         plain(&folder.to_string_lossy())
     )
-}
-
-/// The doctor's finding about a folder outside the workspace.
-pub(super) fn outside_words(
-    view: &Viewpoint,
-    folder: &OutsideFolder,
-    trusted: bool,
-) -> (String, Option<String>) {
-    let (path, what) = (shown(view, &folder.path), held(folder.holds));
-    match trusted {
-        true => (format!("you trust the folder for {what} outside the workspace, `{path}`"), None),
-        false => (
-            format!(
-                "the folder for {what}, `{path}`, is outside the workspace and not used: you have not trusted it"
-            ),
-            Some("read the configuration, then run `tollgate trust`".into()),
-        ),
-    }
 }
 
 fn quoted(command: &[String]) -> String {
@@ -141,17 +123,4 @@ pub(crate) fn foreign_state(root: &Path, owner: u32) -> String {
 pub(crate) fn hook_untrusted() -> &'static str {
     "\nThe formatter for this file in `.tollgate/config.toml` was not run, because no person has trusted it: a person can \
      read the file and run `tollgate trust`."
-}
-
-/// The doctor's finding about the commands in the configuration.
-pub(super) fn commands_words(commands: &Commands, trusted: bool) -> (String, Option<String>) {
-    let names: Vec<_> = commands.keys().map(|extension| format!("`*.{}`", plain(extension))).collect();
-    let names = names.join(", ");
-    if trusted {
-        return (format!("you trust the formatters for {names} in the configuration"), None);
-    }
-    (
-        format!("the formatters for {names} in the configuration do not run: you have not trusted them"),
-        Some("read the configuration, then run `tollgate trust`".into()),
-    )
 }

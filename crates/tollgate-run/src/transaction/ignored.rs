@@ -7,11 +7,13 @@
 use std::fs;
 use std::path::Path;
 
+use tollgate_base::glob::NamePattern;
+
 /// The rules for names in the root of a repository.
 #[derive(Default)]
 pub(crate) struct IgnoreRules {
     /// Each pattern, and whether it takes back an earlier one. The last one that matches decides.
-    patterns: Vec<(Vec<u8>, bool)>,
+    patterns: Vec<(NamePattern, bool)>,
     /// The index of the repository, which names the tracked files.
     index: Vec<u8>,
 }
@@ -52,13 +54,19 @@ impl IgnoreRules {
             if line.is_empty() || line[0] == b'#' || line.iter().any(|byte| b"/\\".contains(byte)) {
                 continue;
             }
-            self.patterns.push((line.to_vec(), negated));
+            let pattern = each_byte(line);
+            // For git, a set that is not closed matches nothing.
+            if pattern.rfind('[') > pattern.rfind(']') {
+                continue;
+            }
+            self.patterns.push((NamePattern::new(&pattern), negated));
         }
     }
 
     /// Whether git ignores a folder with this name in the root.
     pub(crate) fn ignore(&self, name: &[u8]) -> bool {
-        let last = self.patterns.iter().rev().find(|(pattern, _)| matches(pattern, name));
+        let text = each_byte(name);
+        let last = self.patterns.iter().rev().find(|(pattern, _)| pattern.matches(&text));
         last.is_some_and(|(_, negated)| !negated) && !self.tracks(name)
     }
 
@@ -77,33 +85,9 @@ fn worktree(root: &Path, text: &str) -> Option<std::path::PathBuf> {
     text.trim().strip_prefix("gitdir: ").map(|path| root.join(path))
 }
 
-/// Whether a name fits a pattern with `*`, `?` and sets like `[a-z]`.
-fn matches(pattern: &[u8], name: &[u8]) -> bool {
-    match (pattern, name) {
-        ([], _) => name.is_empty(),
-        ([b'*', rest @ ..], _) => (0..=name.len()).any(|skip| matches(rest, &name[skip..])),
-        ([b'?', rest @ ..], [_, name @ ..]) => matches(rest, name),
-        ([b'[', rest @ ..], [first, name @ ..]) => {
-            let Some(end) = rest.iter().skip(1).position(|&byte| byte == b']').map(|at| at + 1) else {
-                return false;
-            };
-            let (set, negated) = match &rest[..end] {
-                [b'!' | b'^', set @ ..] => (set, true),
-                set => (set, false),
-            };
-            in_set(set, *first) != negated && matches(&rest[end + 1..], name)
-        }
-        ([byte, rest @ ..], [first, name @ ..]) => byte == first && matches(rest, name),
-        (_, []) => false,
-    }
-}
-
-fn in_set(set: &[u8], byte: u8) -> bool {
-    match set {
-        [] => false,
-        [from, b'-', to, rest @ ..] => (*from..=*to).contains(&byte) || in_set(rest, byte),
-        [one, rest @ ..] => *one == byte || in_set(rest, byte),
-    }
+/// One character for each byte: git compares bytes.
+fn each_byte(bytes: &[u8]) -> String {
+    bytes.iter().copied().map(char::from).collect()
 }
 
 #[cfg(test)]
@@ -113,7 +97,7 @@ mod tests {
     #[test]
     fn the_last_rule_that_matches_decides() {
         let mut rules = IgnoreRules::default();
-        rules.add(b"# build\n/target/\nnode_modules\n*.egg-info\n!keep.egg-info\n[Bb]in/\na/b\n**/cache\n");
+        rules.add(b"# build\n/target/\nnode_modules\n*.egg-info\n!keep.egg-info\n[Bb]in/\na/b\n**/cache\nopen[\nd?r\n");
         for (name, ignored) in [
             ("target", true),
             ("target2", false),
@@ -127,9 +111,19 @@ mod tests {
             ("cache", true),
             ("# build", false),
             ("src", false),
+            ("open[", false),
+            ("dir", true),
+            ("d\u{e9}r", false),
         ] {
             assert_eq!(rules.ignore(name.as_bytes()), ignored, "{name}");
         }
+    }
+
+    #[test]
+    fn a_pattern_with_many_stars_is_decided_at_once() {
+        let mut rules = IgnoreRules::default();
+        rules.add(format!("{}b\n", "*a".repeat(40)).as_bytes());
+        assert!(!rules.ignore("a".repeat(200).as_bytes()));
     }
 
     #[test]

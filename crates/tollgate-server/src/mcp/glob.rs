@@ -11,6 +11,8 @@
 use std::cell::Cell;
 use std::fmt;
 
+use tollgate_base::glob::NamePattern;
+
 /// The longest pattern, in bytes. No path is longer.
 const LONGEST: usize = 4096;
 
@@ -74,15 +76,7 @@ impl fmt::Display for TooComplex {
 enum Name {
     /// `**`: any number of names.
     Any,
-    Letters(Vec<Letter>),
-}
-
-#[derive(Debug, Clone, PartialEq)]
-enum Letter {
-    Is(char),
-    One,
-    Many,
-    Among { ranges: Vec<(char, char)>, inverted: bool },
+    One(NamePattern),
 }
 
 impl Glob {
@@ -114,62 +108,15 @@ fn names(pattern: &str) -> Vec<Name> {
             "**" => names.push(Name::Any),
             // `a//b` means `a/b`. A slash at the start or the end is kept, and then matches no relative path.
             "" if index > 0 && index < last => {}
-            ".." if matches!(names.last(), Some(Name::Letters(_))) => drop(names.pop()),
-            part => names.push(Name::Letters(letters(part))),
+            ".." if matches!(names.last(), Some(Name::One(_))) => drop(names.pop()),
+            part => names.push(Name::One(NamePattern::new(part))),
         }
     }
     // A final `**` matches what is below the folder, not the folder itself.
     if names.len() > 1 && names.last() == Some(&Name::Any) {
-        names.push(Name::Letters(vec![Letter::Many]));
+        names.push(Name::One(NamePattern::new("*")));
     }
     names
-}
-
-fn letters(part: &str) -> Vec<Letter> {
-    let mut letters = Vec::new();
-    let mut rest = part.chars();
-    while let Some(char) = rest.next() {
-        letters.push(match char {
-            '?' => Letter::One,
-            '*' => Letter::Many,
-            '\\' => Letter::Is(rest.next().unwrap_or('\\')),
-            '[' => match among(rest.as_str()) {
-                Some((letter, after)) => {
-                    rest = after.chars();
-                    letter
-                }
-                None => Letter::Is('['),
-            },
-            char => Letter::Is(char),
-        });
-    }
-    letters
-}
-
-/// The character class after a `[`, and the rest of the text. None if the class is not closed.
-fn among(text: &str) -> Option<(Letter, &str)> {
-    let inner = text.strip_prefix(['!', '^']);
-    let inverted = inner.is_some();
-    let inner = inner.unwrap_or(text);
-    // A `]` right at the start is an ordinary character.
-    let skip = usize::from(inner.starts_with(']'));
-    let end = skip + inner[skip..].find(']')?;
-    let chars: Vec<char> = inner[..end].chars().collect();
-    let mut ranges = Vec::new();
-    let mut at = 0;
-    while at < chars.len() {
-        match chars.get(at + 1..at + 3) {
-            Some(['-', to]) => {
-                ranges.push((chars[at], *to));
-                at += 3;
-            }
-            _ => {
-                ranges.push((chars[at], chars[at]));
-                at += 1;
-            }
-        }
-    }
-    Some((Letter::Among { ranges, inverted }, &inner[end + 1..]))
 }
 
 /// All alternatives of the pattern.
@@ -227,7 +174,7 @@ fn match_names(names: &[Name], path: &[&str], steps: &Steps) -> bool {
                 back = Some((name, part));
                 name += 1;
             }
-            Some(Name::Letters(letters)) if match_letters(letters, path[part], steps) => {
+            Some(Name::One(pattern)) if pattern.matches_within(path[part], || steps.take()) => {
                 name += 1;
                 part += 1;
             }
@@ -241,41 +188,6 @@ fn match_names(names: &[Name], path: &[&str], steps: &Steps) -> bool {
         }
     }
     names[name..].iter().all(|name| *name == Name::Any)
-}
-
-/// Whether these letters match this name. A `*` among them takes as few letters as possible, and more if the rest does not match.
-fn match_letters(letters: &[Letter], name: &str, steps: &Steps) -> bool {
-    let name: Vec<char> = name.chars().collect();
-    if name.is_empty() {
-        return letters.is_empty();
-    }
-    let (mut letter, mut at) = (0, 0);
-    let mut back: Option<(usize, usize)> = None;
-    while at < name.len() && steps.take() {
-        let matched = match letters.get(letter) {
-            Some(Letter::Many) => {
-                back = Some((letter, at));
-                letter += 1;
-                continue;
-            }
-            Some(Letter::One) => true,
-            Some(Letter::Is(char)) => name[at] == *char,
-            Some(Letter::Among { ranges, inverted }) => {
-                ranges.iter().any(|&(from, to)| (from..=to).contains(&name[at])) != *inverted
-            }
-            None => false,
-        };
-        if matched {
-            letter += 1;
-            at += 1;
-        } else if let Some((many, taken)) = &mut back {
-            *taken += 1;
-            (letter, at) = (*many + 1, *taken);
-        } else {
-            return false;
-        }
-    }
-    letters[letter..].iter().all(|letter| *letter == Letter::Many)
 }
 
 #[cfg(test)]

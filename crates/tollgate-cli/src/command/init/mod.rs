@@ -17,12 +17,14 @@ use tollgate::settings::StoreChoice;
 use tollgate::tasks::{VaultHome, check_store, foreign_vault, is_vault, shared_with, tells_password};
 use tollgate::trust::outside;
 use tollgate::vault::state::State;
+use tollgate::visible::plain;
 use tollgate::workspace::{STATE_FOLDER, canonical, read_settings};
 use tollgate_base::private;
 
 use self::config_file::{ConfigFile, is_template};
+use super::vault::check_address;
 use crate::answer::{Answer, Said};
-use crate::error::{CliError, UsageError};
+use crate::error::CliError;
 use crate::host::{self, Became, FoundHost, Host};
 use crate::invocation::Invocation;
 use crate::output;
@@ -82,7 +84,13 @@ pub(crate) fn run(invocation: &Invocation, args: &InitArgs) -> Result<Answer, Cl
     let (root, found_by) = invocation.root()?;
     let is_here = invocation.base()?.canonicalize().is_ok_and(|here| here == root);
     if !args.remove && !is_here && invocation.contains_home(&root) {
-        return Err(UsageError::HomeIsTheWorkspace(root).into());
+        return Err(CliError::usage(
+            format!(
+                "this folder belongs to the workspace `{}`, which contains your home folder",
+                root.display()
+            ),
+            "run `tollgate init -C .` to set up this folder instead",
+        ));
     }
     let state = root.join(STATE_FOLDER);
     let path = state.join("config.toml");
@@ -171,13 +179,14 @@ impl InitPlan {
         config.let_commands_run(run, &parsed);
         let mut engine = None;
         if let Some(store) = &args.store {
-            if StoreChoice::has_password(store) {
-                let (user, password) = ("TOLLGATE_STORE_USER", "TOLLGATE_STORE_PASSWORD");
-                return Err(UsageError::PasswordInAddress { user, password }.into());
-            }
+            check_address(store, ["TOLLGATE_STORE_USER", "TOLLGATE_STORE_PASSWORD"])?;
             let choice = check_store(store)?;
             if !config.add_store(store, &choice) {
-                return Err(UsageError::ChooseTheStoreYourself(store.clone()).into());
+                return Err(CliError::usage(
+                    "could not add the store to `.tollgate/config.toml`, so nothing was changed: the file names another \
+                     store, or has an unusual form",
+                    format!("set `store = \"{}\"` under `[vault]` in that file", plain(store)),
+                ));
             }
             if let StoreChoice::Engine(url) = choice {
                 engine = Some(url);
@@ -231,7 +240,14 @@ impl PlannedVault {
                 (None, true) => {
                     Ok(Self { folder: home.folder(), new: false, shared: true, chosen_outside: None })
                 }
-                _ => Err(UsageError::VaultOfMainTree(home.root).into()),
+                _ => Err(CliError::usage(
+                    format!("this git worktree shares the vault of `{}`", home.root.display()),
+                    format!(
+                        "run `tollgate init --vault -C {}` to create or change it; for a vault of this tree alone, set `tree = \
+                         \"own\"` under `[vault]` in `.tollgate/config.toml` first",
+                        words::quoted(&home.root)
+                    ),
+                )),
             };
         }
         let known = canonical(&root.join(settings.vault.dir()))?;
@@ -255,9 +271,21 @@ impl PlannedVault {
             Ok(below) => below,
             Err(_) => &folder,
         };
-        let Some(dir) = dir.to_str() else { return Err(UsageError::VaultNameIsNotText.into()) };
+        let Some(dir) = dir.to_str() else {
+            return Err(CliError::usage(
+                "the name of the vault's folder is not UTF-8",
+                "choose another name",
+            ));
+        };
         if !config.add_vault(dir, known == folder) {
-            return Err(UsageError::NameTheVaultYourself(dir.to_owned()).into());
+            return Err(CliError::usage(
+                "could not add the vault to `.tollgate/config.toml`, so nothing was changed: the file names another vault, or \
+                 has an unusual form",
+                format!(
+                    "set `dir = \"{}\"` under `[vault]` in that file, then run the command again",
+                    plain(dir)
+                ),
+            ));
         }
         Ok(Self { new: !is_vault(&folder), folder, shared: false, chosen_outside })
     }
@@ -348,10 +376,28 @@ fn registrars(
             hosts.iter().any(|other| other.name() == host.name())
         };
         if let Some(host) = meant.iter().find(|host| !among(hooks, **host) && host.setup().is_there(root)) {
-            return Err(UsageError::HasHooks(host.name()).into());
+            let host = host.name();
+            return Err(CliError::usage(
+                format!(
+                    "`{host}` has hooks here; with the MCP server as well, tollgate would check each write of its agent twice"
+                ),
+                format!(
+                    "first remove the hooks with `tollgate init --host {host} --remove`, or, if you want both, run `tollgate \
+                     init --host {host} --mcp {host}`"
+                ),
+            ));
         }
         if let Some(host) = hooks.iter().find(|host| !among(&meant, **host) && host.mcp().is_there(root)) {
-            return Err(UsageError::HasServer(host.name()).into());
+            let host = host.name();
+            return Err(CliError::usage(
+                format!(
+                    "`{host}` has the MCP server here; with hooks as well, tollgate would check each write of its agent twice"
+                ),
+                format!(
+                    "first remove the server with `tollgate init --mcp {host} --remove`, or, if you want both, run `tollgate \
+                     init --host {host} --mcp {host}`"
+                ),
+            ));
         }
     }
     Ok(meant)

@@ -26,7 +26,7 @@ use tollgate_server::workspace_provider::{OpenWorkspace, WorkspaceProvider};
 
 use self::demo::Demo;
 use crate::answer::{Answer, Form, json_line};
-use crate::error::{CliError, UsageError};
+use crate::error::CliError;
 use crate::invocation::Invocation;
 use crate::output;
 use crate::surroundings::Surroundings;
@@ -75,13 +75,26 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 
 pub(crate) fn run(invocation: &Invocation, args: &ServeArgs) -> Result<Answer, CliError> {
     if invocation.inside_an_agent().is_some() {
-        return Err(UsageError::AgentsDoNotServe.into());
+        return Err(CliError::usage(
+            "agents may not start the dashboard, because approvals are made there",
+            "start it outside the agent, or unset `TOLLGATE_AGENT`",
+        ));
     }
     let chosen = args.token.clone().map_or_else(|| invocation.token(), |token| Ok(Some(token)))?;
     let person = match chosen.filter(|token| !token.is_empty()) {
-        Some(token) => Secret::chosen(token).map_err(UsageError::WeakToken)?,
+        Some(token) => Secret::chosen(token).map_err(|why| {
+            CliError::usage(
+                why.to_string(),
+                "use the output of `openssl rand -hex 16`, or omit the token: `tollgate serve` then makes one",
+            )
+        })?,
         None if args.listen.ip().is_loopback() => Secret::random()?,
-        None => return Err(UsageError::TokenNeeded.into()),
+        None => {
+            return Err(CliError::usage(
+                "a server that other machines can reach needs a token",
+                "set `TOLLGATE_TOKEN` to a long random text, or omit `--listen`",
+            ));
+        },
     };
     let own_token = |agent: &Agent| Ok::<_, Fault>((agent.clone(), Secret::random()?));
     let agent = invocation.named_agent().map(own_token).transpose()?;

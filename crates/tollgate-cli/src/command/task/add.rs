@@ -5,11 +5,12 @@ use tollgate::error::Result;
 use tollgate::vault::TaskName;
 use tollgate::vault::brief::Priority;
 use tollgate::vault::new_task::{BadNewTask, NewTask};
+use tollgate::visible::plain;
 
 use super::prose::prose;
 use crate::answer::{Answer, Said};
 use crate::command::bytes::stdin;
-use crate::error::{CliError, UsageError};
+use crate::error::CliError;
 use crate::invocation::Invocation;
 use crate::words;
 
@@ -66,9 +67,15 @@ pub(crate) fn run(invocation: &Invocation, args: &TaskAddArgs) -> Result<Answer,
         body: &body,
     };
     let bytes = new.text().map_err(|bad| match bad {
-        BadNewTask::Title => UsageError::BadTitle,
-        BadNewTask::Unreadable(why) => UsageError::BadTask(why),
-        BadNewTask::Value { option, value } => UsageError::BadTaskOption { option, value },
+        BadNewTask::Title => CliError::usage(
+            "the title is empty, or has more than one line",
+            "give one line; put more text into `--body`",
+        ),
+        BadNewTask::Unreadable(why) => CliError::usage(
+            format!("an agent could not read this task: {why}"),
+            "change the body or the options",
+        ),
+        BadNewTask::Value { option, value } => bad_option(option, &value),
     })?;
     let landed = match &args.name {
         Some(name) => {
@@ -85,4 +92,13 @@ pub(crate) fn run(invocation: &Invocation, args: &TaskAddArgs) -> Result<Answer,
         }
         Err(circle) => words::closes_a_circle(&circle),
     })
+}
+
+/// The new task would have another value than the one given with this option.
+pub(super) fn bad_option(option: &str, value: &str) -> CliError {
+    let hint = match option {
+        "due" => "give a day or a time, such as `2026-12-01` or `2026-12-01T09:00:00Z`",
+        _ => "choose a simpler text, without spaces at its start or end",
+    };
+    CliError::usage(format!("invalid `--{option}`: `{}`", plain(value)), hint)
 }

@@ -14,7 +14,7 @@ use tollgate::vault::{Allowed, Denial, Landed, Reclaimed, TaskName};
 
 use super::prose::prose;
 use crate::answer::{Answer, Said};
-use crate::error::{CliError, NoPerson, UsageError};
+use crate::error::{CliError, NoPerson};
 use crate::invocation::Invocation;
 use crate::person::Person;
 use crate::tasks::LoggedVault;
@@ -119,7 +119,12 @@ impl<'i> Deciding<'i> {
             Err(why) => return refuse(&why),
         };
         let by = match by {
-            Some(by) if by.trim().is_empty() => return Err(UsageError::NobodyDecides.into()),
+            Some(by) if by.trim().is_empty() => {
+                return Err(CliError::usage(
+                    "`--by` is empty",
+                    "give the name of the person who decides, or omit `--by` to use your user name",
+                ));
+            }
             Some(by) => by.clone(),
             None => invocation.person(),
         };

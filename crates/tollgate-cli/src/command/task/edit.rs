@@ -15,10 +15,11 @@ use tollgate::vault::brief::Brief;
 use tollgate::vault::retry::with_retry;
 use tollgate::vault::state::State;
 use tollgate::vault::store::Task;
+use tollgate::visible::plain;
 
 use super::decide::{Deciding, refused, said};
 use crate::answer::{Answer, Said};
-use crate::error::{CliError, UsageError};
+use crate::error::CliError;
 use crate::invocation::Invocation;
 use crate::surroundings::Surroundings;
 use crate::words;
@@ -72,10 +73,18 @@ fn edit(
         return Ok(Answer::Done(Said { words: words::not_edited(task), json, ..Said::default() }));
     }
     if text.trim().is_empty() {
-        return Err(UsageError::EmptyEdit(task.clone()).into());
+        return Err(CliError::usage(
+            "the new text is empty, so nothing was changed",
+            format!(
+                "to drop the task, run `tollgate task reject {} --reason TEXT`",
+                words::word(task.stem())
+            ),
+        ));
     }
     // An agent must be able to read it.
-    let brief = Brief::read(text.as_bytes()).map_err(|broken| UsageError::BadEdit(broken.to_string()))?;
+    let brief = Brief::read(text.as_bytes()).map_err(|broken| {
+        CliError::usage(format!("an agent could not read this task: {broken}"), "correct the text")
+    })?;
     if let Some(circle) = vault.circle(task, &brief.after, invocation.now())? {
         return Ok(words::closes_a_circle(&circle));
     }
@@ -109,7 +118,10 @@ impl EditorCopy {
             .status()
             .at("edit", self.task.as_str())?;
         if !status.success() {
-            return Err(UsageError::EditorFailed(editor).into());
+            return Err(CliError::usage(
+                format!("the editor `{}` failed, so nothing was changed", plain(&editor)),
+                "set `VISUAL` or `EDITOR` to the command of your editor, which must wait until you have closed the file",
+            ));
         }
         Ok(fs::read_to_string(&self.path).at("edit", self.task.as_str())?)
     }

@@ -12,13 +12,15 @@ use tollgate::error::{Fault, Result};
 use tollgate::vault::brief::Brief;
 use tollgate::vault::new_task::{BadNewTask, NewTask, name_of};
 use tollgate::vault::{TaskName, Vault};
+use tollgate::visible::plain;
 
+use super::add::bad_option;
 use super::foreign::{
     ForeignItem, ForeignTask, Tracker, backlog, beads, documents, github, read_file, tracker_of,
 };
 use crate::answer::{Answer, Said};
 use crate::command::bytes::stdin;
-use crate::error::{CliError, UsageError};
+use crate::error::CliError;
 use crate::invocation::Invocation;
 use crate::progress::Progress;
 use crate::words;
@@ -95,12 +97,20 @@ fn items(args: &TaskImportArgs) -> Result<Vec<ForeignItem>, CliError> {
     if args.source.is_dir() {
         return match args.from {
             None | Some(Tracker::Backlog) => match backlog(&args.source)? {
-                items if items.is_empty() && !args.source.join("tasks").is_dir() => {
-                    Err(UsageError::NothingToImport(args.source.clone()).into())
-                }
+                items if items.is_empty() && !args.source.join("tasks").is_dir() => Err(CliError::usage(
+                    format!(
+                        "`{}` has no tasks of Backlog.md: no folder `tasks`, and no Markdown files",
+                        plain(&args.source.to_string_lossy())
+                    ),
+                    "give the `backlog` folder of Backlog.md, or the file of another tracker; see `tollgate task import \
+                         --help`",
+                )),
                 items => Ok(items),
             },
-            Some(_) => Err(UsageError::ImportNeedsAFile.into()),
+            Some(_) => Err(CliError::usage(
+                "the source is a folder",
+                "give the file of the tracker, or omit `--from` for a folder of Backlog.md",
+            )),
         };
     }
     let text = if args.source.as_os_str() == "-" {
@@ -110,7 +120,12 @@ fn items(args: &TaskImportArgs) -> Result<Vec<ForeignItem>, CliError> {
     };
     let (documents, bad) = documents(&text)?;
     let read = match args.from.unwrap_or_else(|| tracker_of(&documents)) {
-        Tracker::Backlog => return Err(UsageError::ImportNeedsAFolder.into()),
+        Tracker::Backlog => {
+            return Err(CliError::usage(
+                "the source is not a folder",
+                "give the `backlog` folder of Backlog.md",
+            ));
+        }
         Tracker::Beads => beads,
         Tracker::Github => github,
     };
@@ -153,7 +168,7 @@ fn import(
     let text = match text_of(task, args.action.as_deref(), &after) {
         Ok(text) => text,
         Err(BadNewTask::Value { option, value }) if option == "action" => {
-            return Err(UsageError::BadTaskOption { option, value }.into());
+            return Err(bad_option(option, &value));
         }
         Err(bad) => return Ok(Err(bad.to_string())),
     };

@@ -14,7 +14,7 @@ use tollgate::vault::{NotOwner, Release, TaskName};
 use super::prose::prose;
 use crate::answer::{Answer, Said};
 use crate::command::bytes::stdin;
-use crate::error::{CliError, UsageError};
+use crate::error::CliError;
 use crate::invocation::Invocation;
 use crate::tasks::LoggedVault;
 use crate::words;
@@ -172,7 +172,7 @@ pub(crate) fn progress(invocation: &Invocation, args: &TaskProgressArgs) -> Resu
         Err(not_owner) => return Ok(refused(&not_owner)),
     };
     if args.text.trim().is_empty() {
-        return Err(UsageError::NoText("note").into());
+        return Err(CliError::usage("the note is empty", "give the text of the note"));
     }
     match with_retry(|| tasks.vault.progress(task, &id, &args.text, invocation.now()), &sleep)? {
         Err(not_owner) => Ok(refused(&not_owner)),
@@ -191,11 +191,12 @@ pub(crate) fn draft(invocation: &Invocation, args: &TaskDraftArgs) -> Result<Ans
         Err(not_owner) => return Ok(refused(&not_owner)),
     };
     let text = match args.text.as_str() {
-        "-" => String::from_utf8(stdin()?).map_err(|_| UsageError::DraftIsNotText)?,
+        "-" => String::from_utf8(stdin()?)
+            .map_err(|_| CliError::usage("the draft is not UTF-8", "give the draft as text in UTF-8"))?,
         text => text.to_owned(),
     };
     if text.trim().is_empty() {
-        return Err(UsageError::NoText("draft").into());
+        return Err(CliError::usage("the draft is empty", "give the text of the draft"));
     }
     match with_retry(|| tasks.vault.draft(task, &id, &text, invocation.now()), &sleep)? {
         Err(not_owner) => Ok(refused(&not_owner)),
@@ -214,7 +215,10 @@ pub(crate) fn release(invocation: &Invocation, args: &TaskReleaseArgs) -> Result
         Err(not_owner) => return Ok(refused(&not_owner)),
     };
     if args.result == Verdict::Failure && args.to == Some(State::Done) {
-        return Err(UsageError::FailedIsNotDone.into());
+        return Err(CliError::usage(
+            "failed work cannot go to `Done`",
+            "omit `--to` for another attempt, or give `--to Rejected` or `--to Pending_Approval`",
+        ));
     }
     let how =
         Release { verdict: args.result, to: args.to, note: args.note.clone(), output: None, counts: true };

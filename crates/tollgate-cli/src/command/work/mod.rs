@@ -23,6 +23,7 @@ use clap::Args;
 use serde_json::json;
 use tollgate::settings::Wait;
 use tollgate::vault::{ClaimKind, ClaimRequest};
+use tollgate::visible::plain;
 
 use self::pool::Pool;
 use self::queue::{Queue, Taken};
@@ -30,7 +31,7 @@ use self::shift::Shift;
 use crate::answer::{Answer, Form, Said};
 use crate::command::number::number;
 use crate::command::task;
-use crate::error::{CliError, UsageError};
+use crate::error::CliError;
 use crate::invocation::Invocation;
 use crate::output;
 use crate::words;
@@ -87,7 +88,10 @@ pub(crate) fn run(invocation: &Invocation, args: &WorkArgs) -> Result<Answer, Cl
         && !is_program(program, invocation.search_path())
     {
         // Otherwise a typo would use up all attempts of all tasks.
-        return Err(UsageError::NoSuchProgram(program.clone()).into());
+        return Err(CliError::usage(
+            format!("command not found: `{}`", plain(&program.to_string_lossy())),
+            "check the name and `PATH`; for shell built-ins use `sh -c '...'`",
+        ));
     }
     let tasks = invocation.tasks()?;
     let _view = tasks.keep_view()?;

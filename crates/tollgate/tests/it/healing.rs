@@ -249,6 +249,14 @@ fn a_commit_whose_last_line_was_lost_is_rolled_back_and_the_ledger_says_so() {
     let journal = serde_json::json!({"version": 1, "agent": "blue", "turn": null, "records": records});
     fs::write(journals.join("0.json"), journal.to_string()).unwrap();
     forget_last_line(&world);
+    // A copy heals itself, and not the workspace that it is a copy of.
+    let copies = tempfile::tempdir().unwrap();
+    let copy = copies.path().join("copy");
+    let copied = std::process::Command::new("cp").arg("-a").arg(world.root()).arg(&copy).status().unwrap();
+    assert!(copied.success());
+    drop(open(&copy, parse("[guard]\ngrace = \"0ms\"")));
+    assert_eq!(fs::read_to_string(copy.join("a")).unwrap(), "a1");
+    world.holds("a", "a2");
     let _ = reopen(&world);
     world.holds("a", "a1");
     world.holds("b", "b1");

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
+use crate::engines::cluster::Cluster;
 use crate::git::{self, Remote};
 use crate::hook::Program;
 use crate::world::World;
@@ -219,6 +220,22 @@ fn no_entry_of_the_state_is_followed_over_git() {
     let some = ["git/repository", "git/edits", "git/seen.json", "git/tree/.tollgate/vault/held", "deadlines"];
     let some = some.map(|name| format!("vault/.tollgate/{name}"));
     let doors = ["task claim --next --agent blue", "work --once --agent blue -- true", "sync", "doctor"];
+    no_link_is_followed(&world, &["vault/.tollgate"], &some.each_ref().map(String::as_str), &doors);
+}
+
+#[test]
+fn no_entry_of_the_state_is_followed_on_an_engine_with_a_view() {
+    let cluster = Cluster::start();
+    let world = World::with(&format!(
+        "{QUICK}[vault]\nstore = \"{}\"\nview = true\nsettle = \"1ms\"\nretry = []\n",
+        cluster.url()
+    ));
+    for line in ["task add one", "task add two", "sync", "task claim --next --agent red", "sync"] {
+        git::tollgate(&world, line).ends().is(0);
+    }
+    let some = ["view", "view/notes", "view/stage", "deadlines"];
+    let some = some.map(|name| format!("vault/.tollgate/{name}"));
+    let doors = ["task claim --next --agent blue", "task list", "sync", "doctor"];
     no_link_is_followed(&world, &["vault/.tollgate"], &some.each_ref().map(String::as_str), &doors);
 }
 

@@ -10,12 +10,12 @@ use tollgate_base::name::random_id;
 use tollgate_vault::checkup::Finding;
 
 use crate::client::{CallError, MEMBERS};
-use crate::failed::{Failed, Tried};
-use crate::inside::Inside;
 use crate::lines::KEEP;
 use crate::message::{Act, KeyValue, MembersAnswer, Range};
+use crate::node_failure::{NodeFailure, NodeResult};
 use crate::node_report::{NodeReport, each_node};
 use crate::readers::LedgerReader;
+use crate::shared_store::SharedStore;
 use crate::trim::HELD_BACK;
 
 /// Above this difference, times in the ledger, pauses and due times are misleading. Who owns a task does not depend on it.
@@ -26,14 +26,14 @@ const NEARLY_FULL: i64 = 3 << 29;
 
 const MIB: i64 = 1 << 20;
 
-impl Inside {
+impl SharedStore {
     /// All checks. If the engine cannot be reached or has a version that is not used, the others are left out.
     pub(crate) fn look_for_problems(&self) -> Result<Vec<Finding>> {
         let nodes = each_node(&self.client);
         let answering = nodes.iter().filter(|(_, report)| report.is_ok()).count();
         // Most of them decide; the others are missed only when another one fails.
         let are_enough = 2 * answering > nodes.len();
-        let has_wrong = |(_, report): &(_, Tried<NodeReport>)| {
+        let has_wrong = |(_, report): &(_, NodeResult<NodeReport>)| {
             report.as_ref().is_ok_and(|report| report.wrong_version.is_some())
         };
         let is_usable = answering > 0 && !nodes.iter().any(has_wrong);
@@ -152,10 +152,10 @@ impl Inside {
     }
 }
 
-fn node_findings(node: &str, report: Tried<NodeReport>, are_enough: bool) -> Vec<Finding> {
+fn node_findings(node: &str, report: NodeResult<NodeReport>, are_enough: bool) -> Vec<Finding> {
     let (what, fix) = match report {
         Ok(report) => return report_findings(node, &report),
-        Err(Failed::Said { code, message }) => (
+        Err(NodeFailure::Said { code, message }) => (
             CallError::Refused { code, message }.fault(node).to_string(),
             "check the user, the password and the client certificate, or the settings of the node",
         ),

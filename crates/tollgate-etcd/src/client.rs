@@ -18,11 +18,11 @@ use tollgate_base::error::{Fault, Result};
 use ureq::unversioned::transport::DefaultConnector;
 
 use crate::addresses::NodeAddresses;
-use crate::failed::{Failed, Tried, code, is_too_large, lost, may_pass, said, unsent};
 use crate::message::{
     LeaseAnswer, MembersAnswer, Range, RangeAnswer, Streamed, TokenAnswer, Txn, TxnAnswer, VersionAnswer,
     encoded,
 };
+use crate::node_failure::{NodeFailure, NodeResult, code, is_too_large, lost, may_pass, said, unsent};
 use crate::tls::{Login, tls};
 use crate::url::EtcdUrl;
 use crate::version::{needs_others, wrong_version};
@@ -89,7 +89,7 @@ impl CallError {
     }
 }
 
-pub(crate) type Called<T> = std::result::Result<T, CallError>;
+pub(crate) type CallResult<T> = std::result::Result<T, CallError>;
 
 struct Node {
     /// With its scheme, for requests.
@@ -151,24 +151,24 @@ impl Client {
     }
 
     /// A transaction.
-    pub(crate) fn txn(&self, txn: &Txn) -> Called<TxnAnswer> {
+    pub(crate) fn txn(&self, txn: &Txn) -> CallResult<TxnAnswer> {
         self.call("/v3/kv/txn", txn, self.deadline)
     }
 
     /// Looks at many keys, in one answer.
-    pub(crate) fn range(&self, range: &Range) -> Called<RangeAnswer> {
+    pub(crate) fn range(&self, range: &Range) -> CallResult<RangeAnswer> {
         self.range_within(range, self.deadline)
     }
 
     /// The same, with a deadline of its own.
-    pub(crate) fn range_within(&self, range: &Range, deadline: Duration) -> Called<RangeAnswer> {
+    pub(crate) fn range_within(&self, range: &Range, deadline: Duration) -> CallResult<RangeAnswer> {
         // Before a node begins to answer, it looks at all keys and sorts them.
         let begin = if range.created_since.is_some() { PER_NODE.max(deadline / 2) } else { PER_NODE };
         self.call_within("/v3/kv/range", &range.body(), deadline, begin)
     }
 
     /// Makes a lease with this id, unless it exists.
-    pub(crate) fn grant(&self, lease: i64, ttl: Duration) -> Called<()> {
+    pub(crate) fn grant(&self, lease: i64, ttl: Duration) -> CallResult<()> {
         // Whole seconds, and never fewer than asked for: the owner counts on all of them.
         let seconds = ttl.as_secs() + u64::from(ttl.subsec_nanos() > 0);
         let body = json!({ "ID": lease.to_string(), "TTL": seconds.max(1).to_string() });
@@ -183,7 +183,7 @@ impl Client {
     }
 
     /// Keeps a lease alive for its whole time. If it was alive: the term of the leader, as the node knew it before.
-    pub(crate) fn keep_alive(&self, lease: i64, deadline: Duration) -> Called<Option<i64>> {
+    pub(crate) fn keep_alive(&self, lease: i64, deadline: Duration) -> CallResult<Option<i64>> {
         let body = json!({ "ID": lease.to_string() });
         let Streamed { result: answer }: Streamed<LeaseAnswer> =
             self.call("/v3/lease/keepalive", &body, deadline)?;
@@ -191,7 +191,7 @@ impl Client {
     }
 
     /// How much of a lease is left; nothing if it has ended. In whole seconds.
-    pub(crate) fn time_left(&self, lease: i64) -> Called<Duration> {
+    pub(crate) fn time_left(&self, lease: i64) -> CallResult<Duration> {
         let body = json!({ "ID": lease.to_string() });
         let answer: LeaseAnswer = self.call("/v3/lease/timetolive", &body, self.deadline)?;
         Ok(Duration::from_secs(u64::try_from(answer.ttl).unwrap_or(0)))
@@ -203,7 +203,7 @@ impl Client {
         path: &str,
         body: &impl Serialize,
         deadline: Duration,
-    ) -> Called<T> {
+    ) -> CallResult<T> {
         self.call_within(path, body, deadline, PER_NODE)
     }
 
@@ -214,7 +214,7 @@ impl Client {
         body: &impl Serialize,
         deadline: Duration,
         begin: Duration,
-    ) -> Called<T> {
+    ) -> CallResult<T> {
         let body = serde_json::to_vec(body)
             .map_err(|error| CallError::Refused { code: 0, message: error.to_string() })?;
         // Right after a call in vain, the next ones wait only for a moment: a command that makes several calls must not wait
@@ -231,7 +231,7 @@ impl Client {
                     return Ok(answer);
                 }
                 // The token is too old, or the rights of its user have changed.
-                Err(Failed::Said { code, message })
+                Err(NodeFailure::Said { code, message })
                     if (code == code::UNAUTHENTICATED
                         || code == code::INVALID_ARGUMENT && message.contains("auth store is old"))
                         && self.login.is_some()
@@ -244,27 +244,29 @@ impl Client {
                 Err(failed) => failed,
             };
             let why = match failed {
-                Failed::Said { code, message } if may_pass(code, &message) => {
+                NodeFailure::Said { code, message } if may_pass(code, &message) => {
                     was_sent = true;
                     message
                 }
                 // A transaction that reaches the quota while it is carried out gets this answer, too.
-                Failed::Said { code: code::EXHAUSTED, message } if message.contains("space exceeded") => {
+                NodeFailure::Said { code: code::EXHAUSTED, message }
+                    if message.contains("space exceeded") =>
+                {
                     let what = format!("{message}: {MAKE_ROOM}");
                     let fault = Fault::Unreachable { remote: self.shown.clone(), what };
                     return Err(CallError::Unanswered(fault));
                 }
                 // An earlier try may have been carried out, so this refusal does not say that nothing was changed.
-                Failed::Said { message, .. } if was_sent => {
+                NodeFailure::Said { message, .. } if was_sent => {
                     let fault = Fault::Unreachable { remote: self.shown.clone(), what: message };
                     return Err(CallError::Unanswered(fault));
                 }
-                Failed::Said { code, message } => return Err(CallError::Refused { code, message }),
-                Failed::Lost(why) => {
+                NodeFailure::Said { code, message } => return Err(CallError::Refused { code, message }),
+                NodeFailure::Lost(why) => {
                     was_sent = true;
                     why
                 }
-                Failed::Unsent(why) => why,
+                NodeFailure::Unsent(why) => why,
             };
             self.skip(number);
             tried += 1;
@@ -287,7 +289,7 @@ impl Client {
         body: &[u8],
         begin: Duration,
         over: Instant,
-    ) -> Tried<T> {
+    ) -> NodeResult<T> {
         self.check_version(number, over)?;
         let token = self.token(number, over)?;
         let left = left_until(over)?;
@@ -303,10 +305,10 @@ impl Client {
         body: &[u8],
         token: Option<&str>,
         limits: RequestLimits,
-    ) -> Tried<T> {
+    ) -> NodeResult<T> {
         let mut answer = self.post(number, path, body, token, limits)?;
         let text = answer.body_mut().with_config().limit(MAX_ANSWER).read_to_vec();
-        let text = text.map_err(|error| Failed::Lost(error.to_string()))?;
+        let text = text.map_err(|error| NodeFailure::Lost(error.to_string()))?;
         match answer.status().is_success() {
             true => understood(&text),
             false => Err(said(answer.status().as_u16(), &text)),
@@ -320,7 +322,7 @@ impl Client {
         body: &[u8],
         token: Option<&str>,
         limits: RequestLimits,
-    ) -> Tried<ureq::http::Response<ureq::Body>> {
+    ) -> NodeResult<ureq::http::Response<ureq::Body>> {
         let mut request = self.agent.post(format!("{}{path}", self.nodes[number].base));
         if let Some(token) = token {
             request = request.header("Authorization", token);
@@ -339,7 +341,7 @@ impl Client {
     }
 
     /// The token of our login on the nodes; `None` without a login.
-    pub(crate) fn token(&self, number: usize, over: Instant) -> Tried<Option<String>> {
+    pub(crate) fn token(&self, number: usize, over: Instant) -> NodeResult<Option<String>> {
         let Some(login) = &self.login else { return Ok(None) };
         let known = self.token.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if known.is_some() {
@@ -352,8 +354,8 @@ impl Client {
         let answer = self.ask(number, "/v3/auth/authenticate", body.as_bytes(), None, limits);
         // Nothing but the login was sent.
         let TokenAnswer { token } = answer.map_err(|failed| match unsent(failed) {
-            Failed::Said { code: code::INVALID_ARGUMENT, message } => {
-                Failed::Said { code: code::DENIED, message }
+            NodeFailure::Said { code: code::INVALID_ARGUMENT, message } => {
+                NodeFailure::Said { code: code::DENIED, message }
             }
             failed => failed,
         })?;
@@ -362,7 +364,7 @@ impl Client {
     }
 
     /// Refuses versions that are too old, or that lose data.
-    fn check_version(&self, number: usize, over: Instant) -> Tried<()> {
+    fn check_version(&self, number: usize, over: Instant) -> NodeResult<()> {
         let node = &self.nodes[number];
         if node.checked.load(Ordering::Relaxed) {
             return Ok(());
@@ -370,14 +372,17 @@ impl Client {
         let (version, _) = self.version(number, left_until(over)?.min(PER_NODE))?;
         let is_alone = needs_others(&version) && self.members(number, over)? == 1;
         if let Some(why) = wrong_version(&version, is_alone) {
-            return Err(Failed::Said { code: code::PRECONDITION, message: format!("{}: {why}", node.base) });
+            return Err(NodeFailure::Said {
+                code: code::PRECONDITION,
+                message: format!("{}: {why}", node.base),
+            });
         }
         node.checked.store(true, Ordering::Relaxed);
         Ok(())
     }
 
     /// How many members the cluster of this node has.
-    pub(crate) fn members(&self, number: usize, over: Instant) -> Tried<usize> {
+    pub(crate) fn members(&self, number: usize, over: Instant) -> NodeResult<usize> {
         let token = self.token(number, over)?;
         let limits = RequestLimits::all(left_until(over)?.min(PER_NODE));
         let read: MembersAnswer =
@@ -387,9 +392,9 @@ impl Client {
     }
 
     /// The version and the date of a node. Nothing is changed by asking for them.
-    pub(crate) fn version(&self, number: usize, limit: Duration) -> Tried<(String, Option<String>)> {
+    pub(crate) fn version(&self, number: usize, limit: Duration) -> NodeResult<(String, Option<String>)> {
         let request = self.agent.get(format!("{}/version", self.nodes[number].base));
-        let failed = |error: ureq::Error| Failed::Unsent(error.to_string());
+        let failed = |error: ureq::Error| NodeFailure::Unsent(error.to_string());
         let mut answer = request.config().timeout_global(Some(limit)).build().call().map_err(failed)?;
         let date = answer.headers().get("date").and_then(|date| date.to_str().ok()).map(str::to_owned);
         let text = answer.body_mut().read_to_vec().map_err(failed)?;
@@ -399,7 +404,7 @@ impl Client {
                 Ok((etcdserver, date))
             }
             // It may be better soon, and no call was sent yet.
-            status @ 500.. => Err(Failed::Unsent(said(status, &text).text())),
+            status @ 500.. => Err(NodeFailure::Unsent(said(status, &text).text())),
             status => Err(said(status, &text)),
         }
     }
@@ -416,7 +421,7 @@ impl Client {
         number: usize,
         prefix: &str,
         from: i64,
-    ) -> Called<BufReader<ureq::BodyReader<'static>>> {
+    ) -> CallResult<BufReader<ureq::BodyReader<'static>>> {
         let body = json!({ "create_request": {
             "key": encoded(prefix),
             "range_end": encoded(crate::message::end_of(prefix)),
@@ -435,7 +440,7 @@ impl Client {
             }
             failed => {
                 *self.token.lock().unwrap_or_else(PoisonError::into_inner) = None;
-                let what = failed.err().map_or_else(|| "it did not watch".to_owned(), Failed::text);
+                let what = failed.err().map_or_else(|| "it did not watch".to_owned(), NodeFailure::text);
                 Err(CallError::Unsent(Fault::Unreachable { remote: self.shown.clone(), what }))
             }
         }
@@ -478,12 +483,17 @@ impl RequestLimits {
 }
 
 /// What an answer says. A proxy may answer with a page of its own.
-fn understood<T: DeserializeOwned>(text: &[u8]) -> Tried<T> {
-    serde_json::from_slice(text).map_err(|error| Failed::Lost(format!("its answer cannot be read: {error}")))
+fn understood<T: DeserializeOwned>(text: &[u8]) -> NodeResult<T> {
+    serde_json::from_slice(text)
+        .map_err(|error| NodeFailure::Lost(format!("its answer cannot be read: {error}")))
 }
 
 /// The time until then. A failure if there is none, because the HTTP library would wait for a second.
-fn left_until(over: Instant) -> Tried<Duration> {
+fn left_until(over: Instant) -> NodeResult<Duration> {
     let left = over.saturating_duration_since(Instant::now());
-    if left.is_zero() { Err(Failed::Unsent("the time for this call is over".to_owned())) } else { Ok(left) }
+    if left.is_zero() {
+        Err(NodeFailure::Unsent("the time for this call is over".to_owned()))
+    } else {
+        Ok(left)
+    }
 }

@@ -15,9 +15,9 @@ use tollgate_vault::State;
 use tollgate_vault::store::{Hint, TaskSummary};
 
 use crate::client::{MAX_ANSWER, WATCH};
-use crate::inside::Inside;
 use crate::message::{Range, Streamed, WatchAnswer};
-use crate::named::CachedTask;
+use crate::shared_store::SharedStore;
+use crate::tasks_of_name::CachedTask;
 use crate::view::View;
 
 /// The longest line of a watch. etcd tells up to 1000 revisions in one line to a process that is behind; pages are shorter.
@@ -27,16 +27,16 @@ const MAX_LINE: u64 = if cfg!(test) { 8 << 20 } else { MAX_ANSWER };
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
 /// Everything as it is now.
-pub(crate) fn load(inside: &Inside) -> Result<View> {
+pub(crate) fn load(shared: &SharedStore) -> Result<View> {
     let mut view: Option<View> = None;
-    for prefix in [inside.layout.open_tasks(), inside.layout.owners()] {
+    for prefix in [shared.layout.open_tasks(), shared.layout.owners()] {
         let revision = view.as_ref().map_or(0, |view| view.revision);
-        inside.each_page(Range { revision, ..Range::all(&prefix) }, |answer, next| {
+        shared.each_page(Range { revision, ..Range::all(&prefix) }, |answer, next| {
             let view = view.get_or_insert_with(|| View::new(answer.header.revision));
             // All pages show the same moment.
             next.revision = view.revision;
             // Nobody is told what has been there before.
-            answer.kvs.iter().for_each(|kv| view.put(&inside.layout, kv, &mut Vec::new()));
+            answer.kvs.iter().for_each(|kv| view.put(&shared.layout, kv, &mut Vec::new()));
             Ok(())
         })?;
     }
@@ -44,10 +44,10 @@ pub(crate) fn load(inside: &Inside) -> Result<View> {
 }
 
 /// Final tasks, which are not in the view.
-pub(crate) fn scan_final(inside: &Inside, state: State) -> Result<Vec<TaskSummary>> {
+pub(crate) fn scan_final(shared: &SharedStore, state: State) -> Result<Vec<TaskSummary>> {
     let mut tasks = Vec::new();
-    inside.each_page(Range::all(&inside.layout.final_tasks()), |answer, _| {
-        let found = answer.kvs.iter().filter_map(|kv| CachedTask::new(&inside.layout, kv, usize::MAX));
+    shared.each_page(Range::all(&shared.layout.final_tasks()), |answer, _| {
+        let found = answer.kvs.iter().filter_map(|kv| CachedTask::new(&shared.layout, kv, usize::MAX));
         tasks.extend(found.filter(|task| task.slot.state() == state).map(|task| task.summary()));
         Ok(())
     })?;
@@ -59,57 +59,57 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<()> {
 }
 
 /// Starts the thread that feeds the view of this store.
-pub(crate) fn start(inside: &Arc<Inside>) -> Result<()> {
-    let inside = Arc::downgrade(inside);
-    spawn("tollgate-feed", move || feed(&inside))
+pub(crate) fn start(shared: &Arc<SharedStore>) -> Result<()> {
+    let shared = Arc::downgrade(shared);
+    spawn("tollgate-feed", move || feed(&shared))
 }
 
 /// Looks again and again until the engine can be reached, for a watch that begins in an outage. The look that succeeds starts the
 /// thread that feeds the view. Everybody who watches is told then, because nobody knows what happened in the meantime.
 pub(crate) fn begin_later(
-    inside: &Arc<Inside>,
+    shared: &Arc<SharedStore>,
     watch: u64,
-    look: impl Fn(Arc<Inside>) -> Result<()> + Send + 'static,
+    look: impl Fn(Arc<SharedStore>) -> Result<()> + Send + 'static,
 ) -> Result<()> {
-    let inside = Arc::downgrade(inside);
+    let shared = Arc::downgrade(shared);
     spawn("tollgate-begin", move || {
-        let is_wanted = |inside: &Arc<Inside>| {
-            inside.wakes.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&watch)
+        let is_wanted = |shared: &Arc<SharedStore>| {
+            shared.wakes.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&watch)
         };
         let mut pause = PAUSES.0;
-        while let Some(inside) = inside.upgrade().filter(is_wanted) {
-            if look(Arc::clone(&inside)).is_ok() {
-                return inside.wake(&[Hint::Everything]);
+        while let Some(shared) = shared.upgrade().filter(is_wanted) {
+            if look(Arc::clone(&shared)).is_ok() {
+                return shared.wake(&[Hint::Everything]);
             }
-            drop(inside);
+            drop(shared);
             thread::sleep(pause);
             pause = (pause * 2).min(PAUSES.1);
         }
     })
 }
 
-fn feed(store: &Weak<Inside>) {
+fn feed(store: &Weak<SharedStore>) {
     let mut pause = PAUSES.0;
-    while let Some(inside) = store.upgrade() {
-        inside.trim_when_due();
-        let from = inside.with_view(|view| view.revision).unwrap_or(0) + 1;
-        let node = inside.client.current();
-        let watch = inside.client.watch(node, &inside.layout.tasks(), from);
-        drop(inside);
+    while let Some(shared) = store.upgrade() {
+        shared.trim_when_due();
+        let from = shared.with_view(|view| view.revision).unwrap_or(0) + 1;
+        let node = shared.client.current();
+        let watch = shared.client.watch(node, &shared.layout.tasks(), from);
+        drop(shared);
         let ended = match watch {
             Ok(lines) => follow(store, lines),
             Err(_) => WatchEnd::Failed,
         };
-        let Some(inside) = store.upgrade() else { return };
+        let Some(shared) = store.upgrade() else { return };
         match ended {
             WatchEnd::OfItself => pause = PAUSES.0,
-            WatchEnd::Behind => match load(&inside) {
-                Ok(view) => inside.replace_view(view),
+            WatchEnd::Behind => match load(&shared) {
+                Ok(view) => shared.replace_view(view),
                 Err(_) => thread::sleep(pause),
             },
             WatchEnd::Failed => {
-                inside.client.skip(node);
-                drop(inside);
+                shared.client.skip(node);
+                drop(shared);
                 thread::sleep(pause);
                 pause = (pause * 2).min(PAUSES.1);
             }
@@ -127,7 +127,7 @@ enum WatchEnd {
     Failed,
 }
 
-fn follow(store: &Weak<Inside>, mut lines: impl BufRead) -> WatchEnd {
+fn follow(store: &Weak<SharedStore>, mut lines: impl BufRead) -> WatchEnd {
     let began = Instant::now();
     let mut line = Vec::new();
     loop {
@@ -140,7 +140,7 @@ fn follow(store: &Weak<Inside>, mut lines: impl BufRead) -> WatchEnd {
             Err(_) if began.elapsed() >= WATCH * 9 / 10 => return WatchEnd::OfItself,
             Err(_) => return WatchEnd::Failed,
         }
-        let Some(inside) = store.upgrade() else { return WatchEnd::OfItself };
+        let Some(shared) = store.upgrade() else { return WatchEnd::OfItself };
         let Ok(Streamed { result: answer }) = serde_json::from_slice::<Streamed<WatchAnswer>>(&line) else {
             return WatchEnd::Failed;
         };
@@ -150,17 +150,17 @@ fn follow(store: &Weak<Inside>, mut lines: impl BufRead) -> WatchEnd {
             (false, _) => {}
         }
         let mut hints = Vec::new();
-        inside.with_view(|view| {
+        shared.with_view(|view| {
             view.heard = Instant::now();
             for event in &answer.events {
                 let kv = &event.kv;
                 match event.kind.as_str() {
-                    "DELETE" => view.delete(&inside.layout, &kv.key, kv.mod_revision, &mut hints),
-                    _ => view.put(&inside.layout, kv, &mut hints),
+                    "DELETE" => view.delete(&shared.layout, &kv.key, kv.mod_revision, &mut hints),
+                    _ => view.put(&shared.layout, kv, &mut hints),
                 }
                 view.revision = view.revision.max(kv.mod_revision);
             }
         });
-        inside.wake(&hints);
+        shared.wake(&hints);
     }
 }

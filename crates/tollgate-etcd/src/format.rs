@@ -4,11 +4,11 @@ use std::sync::atomic::Ordering;
 
 use tollgate_base::error::{Fault, Result};
 
-use crate::inside::Inside;
 use crate::layout::FORMAT;
 use crate::message::{Act, Condition, Txn};
+use crate::shared_store::SharedStore;
 
-impl Inside {
+impl SharedStore {
     /// The layout in the engine must be the one that we know. The first process writes it.
     pub(crate) fn check_format(&self) -> Result<()> {
         if self.is_known.load(Ordering::Relaxed) {

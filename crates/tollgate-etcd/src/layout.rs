@@ -45,7 +45,7 @@ pub(crate) struct Layout {
 
 /// What a key is about.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum KeyOf {
+pub(crate) enum KeyKind {
     /// A task, which is final or not.
     Task(TaskName, StepId, bool),
     /// The owner of a leased claim is alive.
@@ -160,21 +160,21 @@ impl Layout {
     }
 
     /// What a key below [`Self::tasks`] is about; `None` if tollgate did not make it.
-    pub(crate) fn read(&self, key: &[u8]) -> Option<KeyOf> {
+    pub(crate) fn read(&self, key: &[u8]) -> Option<KeyKind> {
         let key = str::from_utf8(key).ok()?.strip_prefix(&self.tasks())?;
         let (part, rest) = key.split_once('/')?;
         if part == "owner" {
             return Some(match rest.split_once('/') {
-                None => KeyOf::Owner(rest.parse().ok()?),
-                Some(("process", lease)) => KeyOf::Process(u64::from_str_radix(lease, 16).ok()?),
-                Some(("grace", lease)) => KeyOf::Grace(u64::from_str_radix(lease, 16).ok()?),
-                Some(("left", claim)) => KeyOf::Left(claim.parse().ok()?),
+                None => KeyKind::Owner(rest.parse().ok()?),
+                Some(("process", lease)) => KeyKind::Process(u64::from_str_radix(lease, 16).ok()?),
+                Some(("grace", lease)) => KeyKind::Grace(u64::from_str_radix(lease, 16).ok()?),
+                Some(("left", claim)) => KeyKind::Left(claim.parse().ok()?),
                 Some(_) => return None,
             });
         }
         let (name, id) = rest.split_once('/')?;
         let name = TaskName::of_file(name).ok()?;
-        matches!(part, "open" | "final").then_some(KeyOf::Task(name, id.parse().ok()?, part == "final"))
+        matches!(part, "open" | "final").then_some(KeyKind::Task(name, id.parse().ok()?, part == "final"))
     }
 }
 
@@ -277,15 +277,15 @@ mod tests {
             assert_eq!(key.contains("/final/"), slot.state().is_final(), "{key}");
             assert_eq!(
                 layout.read(key.as_bytes()),
-                Some(KeyOf::Task(name.clone(), id.clone(), slot.state().is_final()))
+                Some(KeyKind::Task(name.clone(), id.clone(), slot.state().is_final()))
             );
         }
         let claim = ClaimId::new().unwrap();
-        assert_eq!(layout.read(layout.owner(&claim).as_bytes()), Some(KeyOf::Owner(claim.clone())));
-        assert_eq!(layout.read(layout.left(&claim).as_bytes()), Some(KeyOf::Left(claim)));
+        assert_eq!(layout.read(layout.owner(&claim).as_bytes()), Some(KeyKind::Owner(claim.clone())));
+        assert_eq!(layout.read(layout.left(&claim).as_bytes()), Some(KeyKind::Left(claim)));
         for lease in [1, u64::MAX] {
-            assert_eq!(layout.read(layout.process(lease).as_bytes()), Some(KeyOf::Process(lease)));
-            assert_eq!(layout.read(layout.grace(lease).as_bytes()), Some(KeyOf::Grace(lease)));
+            assert_eq!(layout.read(layout.process(lease).as_bytes()), Some(KeyKind::Process(lease)));
+            assert_eq!(layout.read(layout.grace(lease).as_bytes()), Some(KeyKind::Grace(lease)));
         }
         for foreign in ["team/one/task/x", "team/one/task/open/a.md/Approved", "team/two/task/open/a.md/", ""]
         {

@@ -21,26 +21,26 @@
 //! # Invariants
 //!
 //! Every call has a deadline. Nothing is printed and no environment is read: the login is an option. Imports go one way: `store`, then
-//! `checkup`, `format` and `steps`, then `feed`, `trim`, `readers`, `lines`, `inside`, then the rest.
+//! `checkup`, `format` and `steps`, then `feed`, `trim`, `readers`, `lines`, `shared_store`, then the rest.
 
 mod addresses;
 mod checkup;
 mod client;
-mod failed;
 mod feed;
 mod format;
-mod inside;
 mod layout;
 mod line_place;
 mod lines;
 mod liveness;
 mod message;
-mod named;
+mod node_failure;
 mod node_report;
 mod process_lease;
 mod readers;
+mod shared_store;
 mod steps;
 mod store;
+mod tasks_of_name;
 #[cfg(test)]
 mod tests;
 mod tls;

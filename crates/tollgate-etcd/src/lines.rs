@@ -15,10 +15,10 @@ use tollgate_base::visible::plain;
 use tollgate_vault::event::{Entry, EventPage};
 use tollgate_vault::figures::Tally;
 
-use crate::inside::Inside;
 use crate::layout::{LineValue, read, write};
 use crate::line_place::{LinePlace, LineSums};
 use crate::message::{Act, Condition, KeyValue, Range, Txn};
+use crate::shared_store::SharedStore;
 
 /// How many lines the engine keeps: some days of a busy team, in some ten megabytes.
 pub(crate) const KEEP: usize = if cfg!(test) { 20 } else { 20_000 };
@@ -32,20 +32,20 @@ const EVENTS: usize = 8;
 
 /// One line of the ledger, where it is.
 #[derive(Debug)]
-pub(crate) struct LineAt {
+pub(crate) struct LedgerLine {
     pub(crate) revision: i64,
     pub(crate) key: Vec<u8>,
     pub(crate) value: LineValue,
 }
 
-impl LineAt {
+impl LedgerLine {
     /// The place after it.
     pub(crate) fn end(&self) -> LinePlace {
         LinePlace { revision: self.revision, events: self.value.events.len() }
     }
 }
 
-impl Inside {
+impl SharedStore {
     /// The events after a cursor.
     pub(crate) fn events_after(&self, after: &str, limit: usize) -> Result<EventPage> {
         let place = LinePlace::parse(after)?;
@@ -120,7 +120,7 @@ impl Inside {
             let wanted = (limit - events.len()).clamp(1, LINES);
             // One more: the line of the cursor itself comes again.
             let (lines, more) = self.lines_from(place.revision, wanted + 1)?;
-            for LineAt { revision, value, .. } in lines {
+            for LedgerLine { revision, value, .. } in lines {
                 let skipped = if revision == place.revision { place.events } else { 0 };
                 let new = value.events.into_iter().skip(skipped).take(limit - events.len());
                 let count = events.len();
@@ -138,7 +138,7 @@ impl Inside {
     }
 
     /// The first lines from a revision on, and whether there are more.
-    pub(crate) fn lines_from(&self, revision: i64, limit: usize) -> Result<(Vec<LineAt>, bool)> {
+    pub(crate) fn lines_from(&self, revision: i64, limit: usize) -> Result<(Vec<LedgerLine>, bool)> {
         self.lines_within(revision, limit, self.client.deadline)
     }
 
@@ -148,11 +148,11 @@ impl Inside {
         revision: i64,
         limit: usize,
         deadline: Duration,
-    ) -> Result<(Vec<LineAt>, bool)> {
+    ) -> Result<(Vec<LedgerLine>, bool)> {
         let range = Range { limit, created_since: Some(revision), ..Range::all(&self.layout.lines()) };
         let answer = self.called(self.client.range_within(&range, deadline))?;
         let line = |kv: KeyValue| match read(&kv.value) {
-            Ok(value) => Ok(LineAt { revision: kv.create_revision, value, key: kv.key }),
+            Ok(value) => Ok(LedgerLine { revision: kv.create_revision, value, key: kv.key }),
             Err(fault) => {
                 let key = String::from_utf8_lossy(&kv.key);
                 Err(Fault::invalid(format!(

@@ -15,15 +15,15 @@ use tollgate_base::error::Result;
 use tollgate_base::name::ClaimId;
 use tollgate_vault::Claim;
 
-use crate::client::Called;
-use crate::inside::Inside;
+use crate::client::CallResult;
 use crate::message::{Act, Condition, KeyValue, Txn};
 use crate::process_lease::{TERM_BITS, term_of};
+use crate::shared_store::SharedStore;
 
 /// How long the engine remembers that a grace period has begun. If nobody looks again in this time, another one begins.
 const REMEMBERED: Duration = Duration::from_secs(7 * 24 * 3600);
 
-impl Inside {
+impl SharedStore {
     /// Whether the owner of a claim is gone for good.
     pub(crate) fn is_owner_gone(&self, claim: &Claim) -> Result<bool> {
         let Some(lease) = claim.hold else {
@@ -44,7 +44,7 @@ impl Inside {
         }
     }
 
-    fn begin_grace(&self, lease: u64) -> Called<()> {
+    fn begin_grace(&self, lease: u64) -> CallResult<()> {
         let [grace, ended] = [self.layout.grace(lease), self.layout.ended(lease)];
         // Everybody derives the same two leases, so those who look at the same time do not make more of them.
         let [for_grace, for_ended] = timers(lease);

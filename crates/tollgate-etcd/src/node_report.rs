@@ -5,8 +5,8 @@ use std::time::Instant;
 use jiff::Timestamp;
 
 use crate::client::{Client, PER_NODE, RequestLimits};
-use crate::failed::Tried;
 use crate::message::StatusAnswer;
+use crate::node_failure::NodeResult;
 use crate::version::{needs_others, risk_with_login, wrong_version};
 
 /// What a node says about itself.
@@ -24,12 +24,12 @@ pub(crate) struct NodeReport {
 }
 
 /// The address of each node, and what it says.
-pub(crate) fn each_node(client: &Client) -> Vec<(String, Tried<NodeReport>)> {
+pub(crate) fn each_node(client: &Client) -> Vec<(String, NodeResult<NodeReport>)> {
     let numbered = client.addresses().enumerate();
     numbered.map(|(number, address)| (address.to_owned(), look(client, number))).collect()
 }
 
-fn look(client: &Client, number: usize) -> Tried<NodeReport> {
+fn look(client: &Client, number: usize) -> NodeResult<NodeReport> {
     let (version, date) = client.version(number, PER_NODE)?;
     let asked = Timestamp::now();
     let soon = || Instant::now() + PER_NODE;

@@ -18,7 +18,7 @@ use tollgate_base::error::{Fault, Result};
 use tollgate_base::name::{ClaimId, random_id};
 use tollgate_vault::state::Slot;
 
-use crate::client::{CallError, Called, Client};
+use crate::client::{CallError, CallResult, Client};
 use crate::layout::Layout;
 use crate::message::{Act, Condition, KeyValue, Txn, TxnAnswer};
 
@@ -38,7 +38,7 @@ pub(crate) struct ProcessLease {
     /// How long the lease lasts without being renewed.
     pub(crate) term: Duration,
     machine: String,
-    inside: Mutex<LeaseState>,
+    shared: Mutex<LeaseState>,
 }
 
 /// What a renewal shows.
@@ -74,11 +74,11 @@ struct LeaseState {
 impl ProcessLease {
     pub(crate) fn new(lease: Duration, machine: &str) -> Self {
         let term = lease.min(LONGEST).max(Duration::from_secs(1));
-        Self { term, machine: machine.to_owned(), inside: Mutex::default() }
+        Self { term, machine: machine.to_owned(), shared: Mutex::default() }
     }
 
-    fn inside(&self) -> MutexGuard<'_, LeaseState> {
-        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    fn shared(&self) -> MutexGuard<'_, LeaseState> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A call about the lease must not take so long that the lease is over before the work is stopped.
@@ -87,8 +87,8 @@ impl ProcessLease {
     }
 
     /// The lease of this process, which is alive and has most of its term left.
-    pub(crate) fn lease(&self, client: &Client, layout: &Layout) -> Called<i64> {
-        let known = self.inside().lease;
+    pub(crate) fn lease(&self, client: &Client, layout: &Layout) -> CallResult<i64> {
+        let known = self.shared().lease;
         if let Some((lease, _)) = known.filter(|(_, heard)| is_fresh(*heard, millis_since_boot(), self.term))
         {
             return Ok(lease);
@@ -96,29 +96,34 @@ impl ProcessLease {
         if let Some(Renewed { lease, .. }) = self.renew(client, layout, Vec::new())? {
             return Ok(lease.cast_signed());
         }
-        let mut inside = self.inside();
+        let mut shared = self.shared();
         let asked = millis_since_boot();
         // Another thread may have made one in the meantime.
-        if let Some((lease, _)) = inside.lease.filter(|(_, heard)| is_fresh(*heard, asked, self.term)) {
+        if let Some((lease, _)) = shared.lease.filter(|(_, heard)| is_fresh(*heard, asked, self.term)) {
             return Ok(lease);
         }
         let lease = with_term(new_lease_id().map_err(CallError::Unsent)?, self.term);
         client.grant(lease, self.term)?;
         let key = layout.process(lease.cast_unsigned());
         client.txn(&Txn { success: vec![Act::put_leased(key, &self.machine, lease)], ..Txn::default() })?;
-        inside.lease = Some((lease, asked));
+        shared.lease = Some((lease, asked));
         Ok(lease)
     }
 
     /// Renews the lease. If it is alive: the lease, and what these acts find.
-    pub(crate) fn renew(&self, client: &Client, layout: &Layout, acts: Vec<Act>) -> Called<Option<Renewed>> {
-        let Some((lease, _)) = self.inside().lease else { return Ok(None) };
+    pub(crate) fn renew(
+        &self,
+        client: &Client,
+        layout: &Layout,
+        acts: Vec<Act>,
+    ) -> CallResult<Option<Renewed>> {
+        let Some((lease, _)) = self.shared().lease else { return Ok(None) };
         let asked = millis_since_boot();
         let found = self.prove(client, layout, lease, acts)?;
-        let mut inside = self.inside();
+        let mut shared = self.shared();
         // Another thread may have made a new one in the meantime.
-        if inside.lease.is_some_and(|(known, _)| known == lease) {
-            inside.lease = found.is_some().then_some((lease, asked));
+        if shared.lease.is_some_and(|(known, _)| known == lease) {
+            shared.lease = found.is_some().then_some((lease, asked));
         }
         Ok(found.map(|found| Renewed { lease: lease.cast_unsigned(), found }))
     }
@@ -133,7 +138,7 @@ impl ProcessLease {
         layout: &Layout,
         lease: i64,
         acts: Vec<Act>,
-    ) -> Called<Option<Vec<Vec<KeyValue>>>> {
+    ) -> CallResult<Option<Vec<Vec<KeyValue>>>> {
         let process = Act::get(layout.process(lease.cast_unsigned()));
         let txn = Txn { success: [process].into_iter().chain(acts).collect(), ..Txn::default() };
         let patience = self.patience(client);
@@ -156,46 +161,46 @@ impl ProcessLease {
     /// When the lease of this process certainly had its whole term left; long ago if it is gone. `None` for a claim that does
     /// not live by it.
     pub(crate) fn proven_at(&self, claim: &ClaimId) -> Option<u64> {
-        let inside = self.inside();
-        let (bound, _) = inside.held.get(claim)?;
-        let lease = inside.lease.filter(|(lease, _)| lease == bound);
+        let shared = self.shared();
+        let (bound, _) = shared.held.get(claim)?;
+        let lease = shared.lease.filter(|(lease, _)| lease == bound);
         let long_ago = || millis_since_boot().saturating_sub(millis(self.term));
         Some(lease.map_or_else(long_ago, |(_, heard)| heard))
     }
 
     /// The claims that live by the lease of this process. One that was made with an earlier lease is lost.
     pub(crate) fn claims(&self) -> Vec<ClaimId> {
-        let inside = self.inside();
+        let shared = self.shared();
         let lives = |(bound, mark): &(i64, HeldMark)| {
-            *mark != HeldMark::Nothing && inside.lease.is_some_and(|(lease, _)| lease == *bound)
+            *mark != HeldMark::Nothing && shared.lease.is_some_and(|(lease, _)| lease == *bound)
         };
-        inside.held.iter().filter(|(_, held)| lives(held)).map(|(claim, _)| claim.clone()).collect()
+        shared.held.iter().filter(|(_, held)| lives(held)).map(|(claim, _)| claim.clone()).collect()
     }
 
     /// The engine does not know this lease any more.
     pub(crate) fn lost(&self, lease: i64) {
-        self.inside().lease.take_if(|(known, _)| *known == lease);
+        self.shared().lease.take_if(|(known, _)| *known == lease);
     }
 
     pub(crate) fn hold(&self, claim: &ClaimId, lease: i64) {
-        self.inside().held.insert(claim.clone(), (lease, HeldMark::Nothing));
+        self.shared().held.insert(claim.clone(), (lease, HeldMark::Nothing));
     }
 
     /// What the engine may know of a claim from now on.
     pub(crate) fn mark(&self, claim: &ClaimId, mark: HeldMark) {
-        if let Some((_, known)) = self.inside().held.get_mut(claim) {
+        if let Some((_, known)) = self.shared().held.get_mut(claim) {
             *known = mark;
         }
     }
 
     /// The lock of a claim is gone. The claims that have ended before this process.
     pub(crate) fn let_go(&self, client: &Client, layout: &Layout, claim: ClaimId) -> Vec<ClaimId> {
-        let mut inside = self.inside();
-        match inside.held.remove(&claim) {
+        let mut shared = self.shared();
+        match shared.held.remove(&claim) {
             None | Some((_, HeldMark::Nothing)) => Vec::new(),
             Some((lease, mark)) => {
-                inside.left.push((claim, lease, mark));
-                drop(inside);
+                shared.left.push((claim, lease, mark));
+                drop(shared);
                 self.clear(client, layout)
             }
         }
@@ -203,7 +208,7 @@ impl ProcessLease {
 
     /// Tells the engine which claims have ended before this process, and returns them.
     pub(crate) fn clear(&self, client: &Client, layout: &Layout) -> Vec<ClaimId> {
-        let left = std::mem::take(&mut self.inside().left);
+        let left = std::mem::take(&mut self.shared().left);
         let mut ended = Vec::new();
         for (claim, lease, mark) in left {
             // If its task is not there any more, there is nothing to tell.
@@ -218,7 +223,7 @@ impl ProcessLease {
                 // Without its lease the claim has no owner anyway.
                 Ok(_) => {}
                 Err(error) if error.is_lease_gone() => {}
-                Err(_) => self.inside().left.push((claim.clone(), lease, mark)),
+                Err(_) => self.shared().left.push((claim.clone(), lease, mark)),
             }
             ended.push(claim);
         }
@@ -227,8 +232,8 @@ impl ProcessLease {
 
     /// Whether this process has a held claim, or claims that the engine must hear of.
     pub(crate) fn is_busy(&self) -> bool {
-        let inside = self.inside();
-        !inside.held.is_empty() || !inside.left.is_empty()
+        let shared = self.shared();
+        !shared.held.is_empty() || !shared.left.is_empty()
     }
 }
 

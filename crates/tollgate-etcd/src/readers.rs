@@ -11,10 +11,10 @@ use std::time::Duration;
 use tollgate_base::digest::Digest;
 use tollgate_base::error::Result;
 
-use crate::inside::Inside;
 use crate::line_place::{LinePlace, LineSums};
 use crate::message::{Act, Range};
 use crate::process_lease::lease_id;
+use crate::shared_store::SharedStore;
 
 /// How long a place counts that its reader does not renew: an export that runs once a week, or a machine that is switched off
 /// over a weekend, continues without a gap.
@@ -29,7 +29,7 @@ pub(crate) struct LedgerReader {
     pub(crate) place: LinePlace,
 }
 
-impl Inside {
+impl SharedStore {
     /// A reader of this machine has read up to this cursor, and will continue there.
     pub(crate) fn keep_after(&self, reader: &str, cursor: &str) -> Result<()> {
         let place = LinePlace::parse(cursor)?;

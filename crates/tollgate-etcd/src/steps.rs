@@ -17,11 +17,11 @@ use tollgate_vault::store::Landed;
 use tollgate_vault::{Claim, Step, StepOutcome};
 
 use crate::client::CallError;
-use crate::inside::Inside;
 use crate::layout::{self, Layout, LineValue, TaskHead, write_task};
 use crate::message::{Act, Condition, KeyValue, Txn};
-use crate::named::{Named, SeenTask};
 use crate::process_lease::{HeldMark, new_lease_id};
+use crate::shared_store::SharedStore;
+use crate::tasks_of_name::{SeenTask, TasksOfName};
 
 /// The largest text that people and agents bring.
 const MAX_TEXT: usize = 1 << 20;
@@ -30,7 +30,7 @@ const MAX_TEXT: usize = 1 << 20;
 /// released. etcd takes requests of 1.5 MiB, and the claim record and the ledger line need some room.
 const MAX_EDITED: usize = 5 << 18;
 
-impl Inside {
+impl SharedStore {
     /// The answer to a step that was taken before; else somebody else was faster.
     fn earlier_answer(&self, step: &StepId) -> Result<StepOutcome> {
         let found = self.act(vec![Act::get(self.layout.line(step))])?;
@@ -272,7 +272,7 @@ impl Inside {
             }
             match Namesakes::read(&self.layout, namesakes, &slot, revision) {
                 Namesakes::Elsewhere(looked) => is_free = Condition::unchanged_since(&beside, looked),
-                Namesakes::Nowhere | Namesakes::There => return Ok(StepOutcome::Conflict),
+                Namesakes::Nowhere | Namesakes::InTheWay => return Ok(StepOutcome::Conflict),
             }
         }
         Ok(tried_in_vain(task))
@@ -290,14 +290,14 @@ enum Namesakes {
     /// None of them was where it goes, at this revision.
     Elsewhere(i64),
     /// One of them is where it goes.
-    There,
+    InTheWay,
 }
 
 impl Namesakes {
     /// From what the engine had at this revision.
     fn read(layout: &Layout, found: Vec<KeyValue>, slot: &Slot, looked: i64) -> Self {
-        match Named::read(layout, found).in_slot(slot) {
-            Some(_) => Self::There,
+        match TasksOfName::read(layout, found).in_slot(slot) {
+            Some(_) => Self::InTheWay,
             None => Self::Elsewhere(looked),
         }
     }

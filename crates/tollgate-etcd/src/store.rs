@@ -21,11 +21,11 @@ use tollgate_vault::{Claim, ClaimLock, State, Step, StepOutcome, Store, Task};
 
 use crate::client::Client;
 use crate::feed;
-use crate::inside::Inside;
 use crate::layout::Layout;
 use crate::message::{Act, KeyValue};
-use crate::named::{CachedTask, Named, SeenTask};
 use crate::process_lease::{ProcessLease, Renewed};
+use crate::shared_store::SharedStore;
+use crate::tasks_of_name::{CachedTask, SeenTask, TasksOfName};
 use crate::tls::Login;
 use crate::trim::FIRST_TRIM;
 use crate::url::EtcdUrl;
@@ -56,14 +56,14 @@ pub struct EtcdOptions {
 
 /// Tasks on etcd.
 pub struct EtcdStore {
-    pub(crate) inside: Arc<Inside>,
+    pub(crate) shared: Arc<SharedStore>,
 }
 
 impl EtcdStore {
     /// Opens the store. Nothing is connected before something is asked for.
     pub fn open(options: EtcdOptions) -> Result<Self> {
         let EtcdOptions { url, login, base, machine, lease, deadline, journal } = options;
-        let inside = Inside {
+        let shared = SharedStore {
             client: Client::new(&url, login, deadline, &base)?,
             layout: Layout::new(&url.prefix),
             process_lease: ProcessLease::new(lease, &machine),
@@ -79,30 +79,30 @@ impl EtcdStore {
             #[cfg(test)]
             compares: AtomicBool::new(true),
         };
-        Ok(Self { inside: Arc::new(inside) })
+        Ok(Self { shared: Arc::new(shared) })
     }
 
     /// The engine, in a layout that we know.
-    fn known(&self) -> Result<&Inside> {
-        self.inside.check_format()?;
-        Ok(&self.inside)
+    fn known(&self) -> Result<&SharedStore> {
+        self.shared.check_format()?;
+        Ok(&self.shared)
     }
 
     /// What the view says; it is made first if need be, and made again if it is too old.
     fn viewed<T>(&self, look: impl FnOnce(&View) -> T) -> Result<T> {
-        let inside = self.known()?;
-        let mut view = inside.view.lock().unwrap_or_else(PoisonError::into_inner);
+        let shared = self.known()?;
+        let mut view = shared.view.lock().unwrap_or_else(PoisonError::into_inner);
         if view.as_ref().is_none_or(|view| view.heard.elapsed() > STALE) {
-            let (loaded, is_first) = (feed::load(inside)?, view.is_none());
+            let (loaded, is_first) = (feed::load(shared)?, view.is_none());
             if is_first {
                 // Before there is a view: one that nobody feeds would never change.
-                feed::start(&self.inside)?;
+                feed::start(&self.shared)?;
             }
             let found = look(view.insert(loaded));
             drop(view);
             if !is_first {
                 // What happened while nothing was heard is in the view now, so no watch will tell it.
-                inside.wake(&[Hint::Everything]);
+                shared.wake(&[Hint::Everything]);
             }
             return Ok(found);
         }
@@ -112,34 +112,34 @@ impl EtcdStore {
 
 /// Ends a held claim when its lock is dropped.
 struct HeldClaim {
-    inside: Weak<Inside>,
+    shared: Weak<SharedStore>,
     claim: ClaimId,
 }
 
 impl Drop for HeldClaim {
     fn drop(&mut self) {
-        if let Some(inside) = self.inside.upgrade() {
-            let ended = inside.process_lease.let_go(&inside.client, &inside.layout, self.claim.clone());
+        if let Some(shared) = self.shared.upgrade() {
+            let ended = shared.process_lease.let_go(&shared.client, &shared.layout, self.claim.clone());
             // Our own view need not wait for the watch. That an owner is gone stays true.
             let left = |claim: &ClaimId| KeyValue {
-                key: inside.layout.left(claim).into_bytes(),
+                key: shared.layout.left(claim).into_bytes(),
                 ..KeyValue::default()
             };
-            inside.learn(&ended.iter().map(left).collect::<Vec<_>>(), &[], 0);
+            shared.learn(&ended.iter().map(left).collect::<Vec<_>>(), &[], 0);
         }
     }
 }
 
 /// Ends the wake-ups when it is dropped.
-struct Waking {
-    inside: Weak<Inside>,
+struct WakeGuard {
+    shared: Weak<SharedStore>,
     number: u64,
 }
 
-impl Drop for Waking {
+impl Drop for WakeGuard {
     fn drop(&mut self) {
-        if let Some(inside) = self.inside.upgrade() {
-            inside.wakes.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.number);
+        if let Some(shared) = self.shared.upgrade() {
+            shared.wakes.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.number);
         }
     }
 }
@@ -154,22 +154,22 @@ impl Store for EtcdStore {
     }
 
     fn get(&self, task: &TaskName, state: Option<State>, _now: Timestamp) -> Result<Option<Task>> {
-        let inside = self.known()?;
+        let shared = self.known()?;
         // A claim of what the view proposes: the step is compared with the engine. Everything else must be certain.
         if state.is_some_and(State::is_claimable) {
             let find = |view: &mut View| view.named(task)?.find(state);
-            if let Some(found) = inside.with_view(find).flatten() {
+            if let Some(found) = shared.with_view(find).flatten() {
                 return Ok(Some(found));
             }
         }
-        Ok(inside.ask(task)?.find(state))
+        Ok(shared.ask(task)?.find(state))
     }
 
     fn read(&self, task: &Task, limit: u64) -> Result<Option<Vec<u8>>> {
-        let inside = self.known()?;
+        let shared = self.known()?;
         let Some(seen) = SeenTask::of(&task.version) else { return Ok(None) };
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        let text = inside.text_at(&task.name, &task.slot, &seen)?;
+        let text = shared.text_at(&task.name, &task.slot, &seen)?;
         Ok(text.map(|text| text[..text.len().min(limit)].to_vec()))
     }
 
@@ -177,7 +177,7 @@ impl Store for EtcdStore {
     fn claim_of(&self, task: &TaskName, now: Timestamp) -> Result<Option<Claim>> {
         let mut claim = self.get(task, Some(State::InProgress), now)?.and_then(|task| task.record.claim);
         if let Some(Claim { id, tenure: Tenure::Leased(until), .. }) = &mut claim {
-            let left = self.inside.time_left(id)?;
+            let left = self.shared.time_left(id)?;
             *until = now.checked_add(left).unwrap_or(Timestamp::MAX);
         }
         Ok(claim)
@@ -192,9 +192,9 @@ impl Store for EtcdStore {
     }
 
     fn record(&self, events: &[Entry]) -> Result<()> {
-        let inside = self.known()?;
-        inside.record_events(events)?;
-        inside.journal.append(events);
+        let shared = self.known()?;
+        shared.record_events(events)?;
+        shared.journal.append(events);
         Ok(())
     }
 
@@ -219,16 +219,16 @@ impl Store for EtcdStore {
     }
 
     fn watch(&self, states: &[State], wake: Wake) -> Result<Option<Watch>> {
-        let number = self.inside.watches.fetch_add(1, Ordering::Relaxed);
-        let mut wakes = self.inside.wakes.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = self.shared.watches.fetch_add(1, Ordering::Relaxed);
+        let mut wakes = self.shared.wakes.lock().unwrap_or_else(PoisonError::into_inner);
         wakes.insert(number, (states.to_vec(), wake));
         drop(wakes);
-        let waking = Waking { inside: Arc::downgrade(&self.inside), number };
+        let waking = WakeGuard { shared: Arc::downgrade(&self.shared), number };
         match self.viewed(|_| ()) {
             // A process that starts in an outage hears of its end.
             Err(Fault::Unreachable { .. }) => {
-                let look = |inside| EtcdStore { inside }.viewed(|_| ());
-                feed::begin_later(&self.inside, number, look)?;
+                let look = |shared| EtcdStore { shared }.viewed(|_| ());
+                feed::begin_later(&self.shared, number, look)?;
             }
             looked => looked?,
         }
@@ -236,10 +236,10 @@ impl Store for EtcdStore {
     }
 
     fn hold(&self, claim: &ClaimId) -> Result<Option<ClaimLock>> {
-        let inside = self.known()?;
-        let lease = inside.called(inside.process_lease.lease(&inside.client, &inside.layout))?;
-        inside.process_lease.hold(claim, lease);
-        let held = HeldClaim { inside: Arc::downgrade(&self.inside), claim: claim.clone() };
+        let shared = self.known()?;
+        let lease = shared.called(shared.process_lease.lease(&shared.client, &shared.layout))?;
+        shared.process_lease.hold(claim, lease);
+        let held = HeldClaim { shared: Arc::downgrade(&self.shared), claim: claim.clone() };
         Ok(Some(ClaimLock::of_guard(lease.cast_unsigned(), held)))
     }
 
@@ -254,54 +254,54 @@ impl Store for EtcdStore {
 
     /// A third of the lease: two heartbeats may get lost.
     fn heartbeat_interval(&self) -> Option<Duration> {
-        Some(self.inside.process_lease.term / 3)
+        Some(self.shared.process_lease.term / 3)
     }
 
     fn heartbeat(&self, task: &TaskName, claim: &ClaimId) -> Result<bool> {
-        let inside = self.known()?;
-        let layout = &inside.layout;
+        let shared = self.known()?;
+        let layout = &shared.layout;
         let tasks = vec![Act::get_all(&layout.opens(task))];
-        let renewed = inside.called(inside.process_lease.renew(&inside.client, layout, tasks))?;
+        let renewed = shared.called(shared.process_lease.renew(&shared.client, layout, tasks))?;
         let Some(Renewed { lease, found }) = renewed else { return Ok(false) };
-        let named = Named::read(layout, found.into_iter().flatten());
+        let named = TasksOfName::read(layout, found.into_iter().flatten());
         let is_ours = |known: &Claim| known.id == *claim && known.hold == Some(lease);
         Ok(named.tasks.values().filter_map(CachedTask::claim).any(is_ours))
     }
 
     fn proven_at(&self, claim: &ClaimId) -> Option<u64> {
-        self.inside.process_lease.proven_at(claim)
+        self.shared.process_lease.proven_at(claim)
     }
 
     fn heartbeat_all(&self) -> Result<Vec<ClaimId>> {
-        let inside = self.known()?;
-        if !inside.process_lease.is_busy() {
+        let shared = self.known()?;
+        if !shared.process_lease.is_busy() {
             return Ok(Vec::new());
         }
         let renewed =
-            inside.called(inside.process_lease.renew(&inside.client, &inside.layout, Vec::new()))?;
-        inside.process_lease.clear(&inside.client, &inside.layout);
+            shared.called(shared.process_lease.renew(&shared.client, &shared.layout, Vec::new()))?;
+        shared.process_lease.clear(&shared.client, &shared.layout);
         if renewed.is_none() {
             return Ok(Vec::new());
         }
         // A person may have taken the task of one of them back.
         let owning = self.viewed(View::owning_claims)?;
-        Ok(inside.process_lease.claims().into_iter().filter(|claim| owning.contains(claim)).collect())
+        Ok(shared.process_lease.claims().into_iter().filter(|claim| owning.contains(claim)).collect())
     }
 
     fn checkup(&self) -> Result<Vec<Finding>> {
-        self.inside.look_for_problems()
+        self.shared.look_for_problems()
     }
 
     fn problems(&self) -> Vec<String> {
-        let silence = self.inside.with_view(|view| view.heard.elapsed()).filter(|silence| *silence > STALE);
+        let silence = self.shared.with_view(|view| view.heard.elapsed()).filter(|silence| *silence > STALE);
         let seconds = silence.map(|silence| silence.as_secs());
-        let silent = seconds.map(|s| format!("`{}` has not been heard for {s} s", self.inside.client.shown));
-        silent.into_iter().chain(self.inside.journal.problem()).collect()
+        let silent = seconds.map(|s| format!("`{}` has not been heard for {s} s", self.shared.client.shown));
+        silent.into_iter().chain(self.shared.journal.problem()).collect()
     }
 
     fn sweep(&self, _now: Timestamp) -> Result<()> {
-        let inside = &self.inside;
-        inside.process_lease.clear(&inside.client, &inside.layout);
+        let shared = &self.shared;
+        shared.process_lease.clear(&shared.client, &shared.layout);
         Ok(())
     }
 }

@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 
 use tollgate_base::error::Result;
 
-use crate::inside::Inside;
 use crate::layout::write;
 use crate::line_place::LineSums;
-use crate::lines::{KEEP, LineAt};
+use crate::lines::{KEEP, LedgerLine};
 use crate::message::{Act, Condition, Txn};
+use crate::shared_store::SharedStore;
 
 /// Lines are removed when there are more than this part of the kept ones too many. With less, every process of every machine would
 /// look for a few lines, and each look makes the engine sort all of them.
@@ -40,15 +40,15 @@ const BATCHES: usize = 10;
 /// etcd takes 128 acts in one transaction.
 const ACTS: usize = 100;
 
-impl Inside {
+impl SharedStore {
     /// Starts a thread that removes the oldest lines, if it is time to. If it fails, the next one tries again, and `tollgate
     /// doctor` reports that there are too many.
     pub(crate) fn trim_when_due(self: &Arc<Self>) {
         let mut at = self.trim_at.lock().unwrap_or_else(PoisonError::into_inner);
         if *at <= Instant::now() {
             *at = Instant::now() + NEXT_TRIM;
-            let inside = Arc::clone(self);
-            let trim = move || drop(inside.trim(KEEP));
+            let shared = Arc::clone(self);
+            let trim = move || drop(shared.trim(KEEP));
             // Without a thread now, there may be one next time.
             let _ = thread::Builder::new().name("tollgate-trim".to_owned()).spawn(trim);
         }
@@ -75,9 +75,9 @@ impl Inside {
         let (mut statement, mut tally) = self.tally()?;
         let readers = if count <= HELD_BACK * keep { self.readers(&tally)? } else { Vec::new() };
         let floor = readers.iter().map(|reader| reader.place).min();
-        let was_read = |line: &LineAt| floor.is_none_or(|floor| line.end() <= floor);
+        let was_read = |line: &LedgerLine| floor.is_none_or(|floor| line.end() <= floor);
         let (oldest, _) = self.lines_within(0, (count - keep).min(BATCH), PATIENCE)?;
-        let oldest: Vec<LineAt> = oldest.into_iter().take_while(was_read).collect();
+        let oldest: Vec<LedgerLine> = oldest.into_iter().take_while(was_read).collect();
         let mut removed = 0;
         for some in oldest.chunks(ACTS) {
             some.iter().for_each(|line| tally.add(line.end(), &line.value.events));
@@ -90,7 +90,7 @@ impl Inside {
 
     /// Removes lines and states what all removed ones add up to, if the last statement is this one. The new statement; `None` if
     /// another process was faster, or an earlier try whose answer was lost.
-    fn remove_lines(&self, statement: i64, tally: &LineSums, lines: &[LineAt]) -> Result<Option<i64>> {
+    fn remove_lines(&self, statement: i64, tally: &LineSums, lines: &[LedgerLine]) -> Result<Option<i64>> {
         let key = self.layout.tally();
         let mut success = vec![Act::put(&key, write(tally)?)];
         success.extend(lines.iter().map(|line| Act::delete(&line.key)));

@@ -13,9 +13,9 @@ use tollgate_vault::state::Slot;
 use tollgate_vault::store::{Hint, Noticed, TaskSummary};
 use tollgate_vault::{Claim, State};
 
-use crate::layout::{KeyOf, Layout};
+use crate::layout::{KeyKind, Layout};
 use crate::message::KeyValue;
-use crate::named::{CachedTask, Named, SeenTask};
+use crate::tasks_of_name::{CachedTask, SeenTask, TasksOfName};
 
 /// How many bytes of tasks are kept. Texts beyond that are asked for when they are needed.
 const ROOM: usize = 64 << 20;
@@ -27,7 +27,7 @@ pub(crate) struct View {
     pub(crate) revision: i64,
     /// When the engine last told us something, or that there is nothing to tell.
     pub(crate) heard: Instant,
-    names: BTreeMap<TaskName, Named>,
+    names: BTreeMap<TaskName, TasksOfName>,
     states: BTreeMap<State, BTreeSet<(TaskName, StepId)>>,
     /// The leased claims whose owners are alive.
     owners: HashSet<ClaimId>,
@@ -59,19 +59,19 @@ impl View {
     pub(crate) fn put(&mut self, layout: &Layout, kv: &KeyValue, hints: &mut Vec<Hint>) {
         match layout.read(&kv.key) {
             None => {}
-            Some(KeyOf::Owner(claim)) => {
+            Some(KeyKind::Owner(claim)) => {
                 self.owners.insert(claim);
             }
-            Some(KeyOf::Process(lease)) => {
+            Some(KeyKind::Process(lease)) => {
                 self.processes.insert(lease);
             }
-            Some(KeyOf::Grace(lease)) => {
+            Some(KeyKind::Grace(lease)) => {
                 self.grace.insert(lease);
             }
-            Some(KeyOf::Left(claim)) => {
+            Some(KeyKind::Left(claim)) => {
                 hints.extend(self.left.insert(claim).then_some(Hint::OwnerGone));
             }
-            Some(KeyOf::Task(name, id, _)) => {
+            Some(KeyKind::Task(name, id, _)) => {
                 let known = self.names.get(&name).and_then(|named| named.tasks.get(&id));
                 if known.is_some_and(|task| task.seen.revision >= kv.mod_revision) {
                     return;
@@ -94,24 +94,24 @@ impl View {
     pub(crate) fn delete(&mut self, layout: &Layout, key: &[u8], revision: i64, hints: &mut Vec<Hint>) {
         match layout.read(key) {
             None => {}
-            Some(KeyOf::Owner(claim)) => {
+            Some(KeyKind::Owner(claim)) => {
                 hints.extend(self.owners.remove(&claim).then_some(Hint::OwnerGone));
             }
-            Some(KeyOf::Process(lease)) => {
+            Some(KeyKind::Process(lease)) => {
                 hints.extend(self.processes.remove(&lease).then_some(Hint::OwnerGone));
             }
-            Some(KeyOf::Grace(lease)) => {
+            Some(KeyKind::Grace(lease)) => {
                 hints.extend(self.grace.remove(&lease).then_some(Hint::OwnerGone));
             }
-            Some(KeyOf::Left(claim)) => {
+            Some(KeyKind::Left(claim)) => {
                 self.left.remove(&claim);
             }
             // Which of the final states it had is not known here.
-            Some(KeyOf::Task(name, _, true)) => {
+            Some(KeyKind::Task(name, _, true)) => {
                 let states = State::ALL.into_iter().filter(|state| state.is_final());
                 hints.extend(states.map(|state| Hint::Task(name.clone(), state, Noticed::Touched)));
             }
-            Some(KeyOf::Task(name, id, false)) => {
+            Some(KeyKind::Task(name, id, false)) => {
                 let known = self.names.get(&name).and_then(|named| named.tasks.get(&id));
                 if known.is_some_and(|task| task.seen.revision <= revision) {
                     let left = self.forget(&name, &id);
@@ -134,7 +134,7 @@ impl View {
         Some(state)
     }
 
-    pub(crate) fn named(&self, name: &TaskName) -> Option<&Named> {
+    pub(crate) fn named(&self, name: &TaskName) -> Option<&TasksOfName> {
         self.names.get(name)
     }
 

@@ -1,8 +1,8 @@
 //! Wake-ups: a thread with a connection of its own that listens for notifications.
 //!
 //! Invariant: after every new connection the caller hears that anything may have changed, because notifications are lost
-//! while nobody listens. A process can also die after its step, before the server has told the listeners of it. So the
-//! caller hears the same at every pulse if there were steps since the last one.
+//! while nobody listens. A process can also die after the commit of its step and before its notification. So the listener also
+//! compares the numbers of steps every few seconds, and if there were new ones, the caller hears the same.
 
 use std::sync::Arc;
 use std::thread;
@@ -24,7 +24,8 @@ const PULSE: Duration = Duration::from_secs(15);
 /// The pause before the listener connects again.
 const RECONNECT: Duration = Duration::from_millis(500);
 
-/// How many steps were taken, and how many tasks were added, as far as numbers were taken for them. Heartbeats take none.
+/// The last number that a ledger line has got, and the last that a new task has got. Every step writes a line; a heartbeat writes
+/// none.
 const STEP_NUMBERS: &str =
     "select l.last_value, l.is_called, t.last_value, t.is_called from lines l, tasks_id_seq t";
 
@@ -43,7 +44,7 @@ impl Listener {
     }
 }
 
-/// Until the listener is dropped, or for this long.
+/// Waits for this long, or until the listener is dropped: whether it was.
 async fn pause(stopped: &mut Receiver<()>, time: Duration) -> bool {
     // The sender sends nothing; it is only dropped.
     timeout(time, stopped.changed()).await.is_ok()
@@ -88,7 +89,8 @@ fn run(links: &DbLinks, states: &[State], wake: &Wake, mut stopped: Receiver<()>
     }
 }
 
-/// Tells one state of these numbers from another.
+/// The answer to [`STEP_NUMBERS`]: if it differs from an earlier one, steps were taken or tasks were added in the meantime. `None`:
+/// this user may not read it.
 type StepNumbers = Option<(i64, bool, i64, bool)>;
 
 fn step_numbers(link: &mut DbLink, links: &DbLinks) -> Result<StepNumbers, Failure> {
@@ -100,7 +102,8 @@ fn step_numbers(link: &mut DbLink, links: &DbLinks) -> Result<StepNumbers, Failu
     }
 }
 
-/// What a line of a notification says: `STATE/NAME` of a task that is there now, and `-STATE/NAME` of one that a step has taken from there.
+/// What a line of a notification says. `STATE/NAME`: this task is in this state now. `-STATE/NAME`: a step has moved this task out of this
+/// state.
 fn hint(told: &str, states: &[State]) -> Option<Hint> {
     // A worker looks at what has come. If it looked at what has gone, each claim would cost a look of every worker.
     let (told, noticed) = match told.strip_prefix('-') {

@@ -39,6 +39,7 @@ pub struct ClaimLock {
     kind: Kind,
 }
 
+/// What ends the claim.
 #[derive(Debug)]
 enum Kind {
     /// A lock that belongs to an open file.
@@ -50,9 +51,9 @@ enum Kind {
 /// Whether the owner of a claim is alive.
 #[derive(Debug)]
 pub enum Liveness {
-    /// It is.
+    /// The owner is alive, so nobody else may have the task.
     Alive,
-    /// It is gone for good. While the lock in here lives, nobody else can take the claim.
+    /// The owner is gone for good. While the lock in here lives, nobody else can take the claim.
     Gone(ClaimLock),
     /// The store cannot tell: a leased claim lasts as long as the caller's clock says, and a held one as long as a lease.
     Unknown,

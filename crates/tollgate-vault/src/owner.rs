@@ -269,8 +269,8 @@ impl Vault {
         deadlines.extend_soon(id, asked, self.lasts(tenure))
     }
 
-    /// When the store certainly knew that a claim has a whole lease left, if it was asked at this moment. In milliseconds since
-    /// the machine was started.
+    /// From when the lease of a claim counts that the store has confirmed. That is the moment at which the store was asked, because its
+    /// answer may have taken long; or an earlier one, if the store can only prove that. In milliseconds since the machine was started.
     pub fn heard(&self, id: &ClaimId, asked: u64) -> u64 {
         self.store().proven_at(id).map_or(asked, |proven| proven.min(asked))
     }

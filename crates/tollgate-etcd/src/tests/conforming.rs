@@ -21,7 +21,7 @@ use tollgate_vault::store::{Scan, TaskSummary, Wake, Watch};
 use tollgate_vault::{Agent, Claim, ClaimId, ClaimLock, State, Step, StepOutcome, Store, Task};
 
 use super::cluster::Cluster;
-use super::shared;
+use super::opened;
 use crate::layout::{read_task, split_slot, write_task};
 use crate::message::{Act, Txn};
 use crate::store::EtcdStore;
@@ -36,8 +36,8 @@ impl LeasesOnTestClock {
         let Some(claim) = claim.filter(|claim| claim.lease_until().is_some_and(|until| until < now)) else {
             return Ok(());
         };
-        let client = &self.0.inside.client;
-        let lease = self.0.inside.lease_of(&claim.id)?.unwrap_or_default();
+        let client = &self.0.shared.client;
+        let lease = self.0.shared.lease_of(&claim.id)?.unwrap_or_default();
         let body = json!({ "ID": lease.to_string() });
         // It may have ended before.
         let _ = client.call::<Value>("/v3/lease/revoke", &body, client.deadline);
@@ -133,25 +133,25 @@ impl Store for LeasesOnTestClock {
 
 /// As if another program had moved the task, or changed its text. Returns when the store has heard of it.
 fn by_hand(store: &EtcdStore, task: &TaskName, from: &Slot, to: &Slot, text: Option<&[u8]>) {
-    let (inside, layout) = (&store.inside, &store.inside.layout);
-    let id = &inside.ask(task).unwrap().in_slot(from).expect("it is there").seen.id.clone();
+    let (shared, layout) = (&store.shared, &store.shared.layout);
+    let id = &shared.ask(task).unwrap().in_slot(from).expect("it is there").seen.id.clone();
     let (old, new) = (layout.task(task, from, id), layout.task(task, to, id));
-    let found = inside.client.txn(&Txn { success: vec![Act::get(&old)], ..Txn::default() }).unwrap();
+    let found = shared.client.txn(&Txn { success: vec![Act::get(&old)], ..Txn::default() }).unwrap();
     let kv = found.found().flatten().next().expect("it is there");
     let (head, before) = read_task(split_slot(&kv.value).unwrap().1).unwrap();
     let mut success = vec![Act::put(&new, write_task(to, &head, text.unwrap_or(before)).unwrap())];
     if old != new {
         success.push(Act::delete(&old));
     }
-    let revision = inside.client.txn(&Txn { success, ..Txn::default() }).unwrap().header.revision;
+    let revision = shared.client.txn(&Txn { success, ..Txn::default() }).unwrap().header.revision;
     let mut pauses = Pauses::lasting(Duration::from_secs(30));
-    while inside.with_view(|view| view.revision).is_some_and(|seen| seen < revision) {
+    while shared.with_view(|view| view.revision).is_some_and(|seen| seen < revision) {
         assert!(pauses.pause(), "the view did not hear of revision {revision}");
     }
 }
 
 fn harness(cluster: &Cluster) -> Harness {
-    let store = shared(&cluster.url(), "here");
+    let store = opened(&cluster.url(), "here");
     let person = Arc::clone(&store);
     let by_hand = move |task: &TaskName, from: &Slot, to: &Slot, text: Option<&[u8]>| {
         by_hand(&person, task, from, to, text);

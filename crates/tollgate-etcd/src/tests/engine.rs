@@ -18,7 +18,7 @@ use tollgate_vault::{ClaimKind, ClaimRequest, Release, State, Step, StepOutcome,
 
 use super::cluster::{Cluster, free_port, post};
 use super::trim::{all, work};
-use super::{fake_node, open, options, shared};
+use super::{fake_node, open, opened, options};
 use crate::client::WATCH;
 use crate::store::{EtcdOptions, EtcdStore};
 use crate::view::View;
@@ -44,7 +44,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 fn another_machine_hears_of_every_task() {
     let cluster = Cluster::start();
     let url = cluster.url();
-    let (one, other) = (shared(&url, "one"), shared(&url, "other"));
+    let (one, other) = (opened(&url, "one"), opened(&url, "other"));
     let (tell, told) = std::sync::mpsc::channel();
     let wake = move |hint: Hint| tell.send(hint).unwrap();
     let watch = other.watch(&[State::NeedsAction], Arc::new(wake)).unwrap().expect("it can tell");
@@ -66,33 +66,33 @@ fn a_watch_that_begins_in_an_outage_tells_of_its_end_and_of_every_task_after_it(
     let mut cluster = Cluster::of(1);
     let url = cluster.url();
     cluster.kill(0);
-    let store = shared(&url, "one");
+    let store = opened(&url, "one");
     let (tell, told) = std::sync::mpsc::channel();
     let wake = move |hint: Hint| tell.send(hint).unwrap();
     let watch = store.watch(&[State::NeedsAction], Arc::new(wake)).unwrap().expect("it can tell");
     cluster.restart(0);
     // Nobody looks in the meantime.
     assert_eq!(told.recv_timeout(Duration::from_secs(60)).unwrap(), Hint::Everything);
-    add(&*shared(&url, "other"), "x");
+    add(&*opened(&url, "other"), "x");
     let hint = told.recv_timeout(Duration::from_secs(30)).unwrap();
     assert!(matches!(hint, Hint::Task(_, State::NeedsAction, _)), "{hint:?}");
     drop(watch);
-    assert!(store.inside.wakes.lock().unwrap().is_empty());
+    assert!(store.shared.wakes.lock().unwrap().is_empty());
 }
 
 #[test]
 fn a_watch_on_an_etcd_that_loses_data_is_refused_and_forgotten() {
-    let store = shared(&format!("etcd://127.0.0.1:{}/x", node_of_version("3.5.2")), "one");
+    let store = opened(&format!("etcd://127.0.0.1:{}/x", node_of_version("3.5.2")), "one");
     let refused = store.watch(&[State::NeedsAction], Arc::new(|_| ()));
     assert!(refused.is_err_and(|fault| fault.to_string().contains("3.5.2")));
-    assert!(store.inside.wakes.lock().unwrap().is_empty());
+    assert!(store.shared.wakes.lock().unwrap().is_empty());
 }
 
 #[test]
 fn a_step_that_was_taken_is_recognised_by_a_process_whose_view_is_behind() {
     let cluster = Cluster::start();
     let url = cluster.url();
-    let (one, other) = (shared(&url, "one"), shared(&url, "one"));
+    let (one, other) = (opened(&url, "one"), opened(&url, "one"));
     let vault = |store: &Arc<EtcdStore>| Vault::new(Arc::clone(store) as Arc<dyn Store>, Terms::default());
     let request = ClaimRequest { agent: "blue".parse().unwrap(), kind: ClaimKind::Leased, renamed_in: false };
     for n in 0..10 {
@@ -116,12 +116,12 @@ fn a_step_that_was_taken_is_recognised_by_a_process_whose_view_is_behind() {
             events: Vec::new(),
         };
         let before =
-            one.inside.client.range(&crate::message::Range::all(&one.inside.layout.open_tasks())).unwrap();
+            one.shared.client.range(&crate::message::Range::all(&one.shared.layout.open_tasks())).unwrap();
         assert!(matches!(one.apply(&step).unwrap(), StepOutcome::Done(_)));
         // The other process has the task as it was, and takes the same step: the answer of the first was lost.
         let mut view = View::new(before.header.revision);
-        before.kvs.iter().for_each(|kv| view.put(&other.inside.layout, kv, &mut Vec::new()));
-        other.inside.replace_view(view);
+        before.kvs.iter().for_each(|kv| view.put(&other.shared.layout, kv, &mut Vec::new()));
+        other.shared.replace_view(view);
         let again = other.apply(&step).unwrap();
         assert!(matches!(&again, StepOutcome::Done(landed) if landed.task == name), "{again:?}");
         let text =
@@ -134,16 +134,16 @@ fn a_step_that_was_taken_is_recognised_by_a_process_whose_view_is_behind() {
 fn a_view_whose_revision_was_compacted_is_made_again() {
     let cluster = Cluster::start();
     let url = cluster.url();
-    let store = shared(&url, "one");
+    let store = opened(&url, "one");
     add(&*store, "old");
     assert_eq!(waiting(&*store), 1);
-    let revision = store.inside.with_view(|view| view.revision).unwrap();
+    let revision = store.shared.with_view(|view| view.revision).unwrap();
     // As if this process had been cut off since the beginning, and the engine had forgotten what it missed.
     let compacted = cluster.ports().iter().find_map(|port| {
         post(*port, "/v3/kv/compaction", &json!({ "revision": revision.to_string(), "physical": true }))
     });
     assert!(compacted.is_some());
-    store.inside.replace_view(View::new(1));
+    store.shared.replace_view(View::new(1));
     assert_eq!(waiting(&*store), 0, "the view is empty now");
     until("the view to be made again", || waiting(&*store) == 1);
 }
@@ -161,7 +161,7 @@ fn a_watch_that_tells_too_much_at_once_is_not_read_and_everything_is_looked_at_a
         counted.fetch_add(usize::from(path == "/v3/kv/range"), Ordering::Relaxed);
         Some((200, answer))
     });
-    let store = shared(&format!("etcd://127.0.0.1:{port}/x"), "one");
+    let store = opened(&format!("etcd://127.0.0.1:{port}/x"), "one");
     assert_eq!(waiting(&*store), 0);
     let first = 2;
     until("another look", || looks.load(Ordering::Relaxed) > first);
@@ -209,7 +209,7 @@ fn a_copy_of_events_that_fails_undoes_nothing_and_is_a_problem_until_the_next_on
 fn a_node_that_hangs_or_is_dead_costs_a_moment() {
     let mut cluster = Cluster::start();
     let url = cluster.url();
-    let store = shared(&url, "one");
+    let store = opened(&url, "one");
     add(&*store, "before");
     // Each node in turn: one of them is the leader, and one is the node that this store talks to.
     for (fault, node) in ["hangs", "dies"].into_iter().flat_map(|fault| (0..3).map(move |node| (fault, node)))
@@ -235,7 +235,7 @@ fn a_node_that_hangs_or_is_dead_costs_a_moment() {
         }
         cluster.wait_until_ready();
     }
-    assert_eq!(waiting(&*shared(&url, "two")), 7, "each was added, once");
+    assert_eq!(waiting(&*opened(&url, "two")), 7, "each was added, once");
 }
 
 #[test]
@@ -243,14 +243,14 @@ fn a_watch_leaves_a_dead_node_even_if_nothing_is_asked() {
     let cluster = Cluster::of(1);
     let (dead, alive) = (free_port(), cluster.ports()[0]);
     let url = cluster.url_of(&format!("127.0.0.1:{dead},127.0.0.1:{alive}"));
-    let store = shared(&url, "one");
+    let store = opened(&url, "one");
     assert_eq!(waiting(&*store), 0);
-    let client = &store.inside.client;
+    let client = &store.shared.client;
     assert_eq!(client.current(), 1, "it talks to the node that is alive");
     client.skip(1);
     // By then, the watch that is there now has ended.
     let ended = Instant::now() + WATCH;
-    until("another watch", || store.inside.with_view(|view| view.heard > ended).unwrap());
+    until("another watch", || store.shared.with_view(|view| view.heard > ended).unwrap());
 }
 
 #[test]
@@ -286,7 +286,7 @@ fn an_etcd_that_loses_data_without_other_members_is_refused_if_it_has_none() {
         let answer = json!({ "etcdserver": version, "members": vec![json!({}); members] }).to_string();
         let port = fake_node::start(move |_, _| Some((200, answer.clone())));
         let store = open(&format!("etcd://127.0.0.1:{port}/x"), "one", Duration::from_secs(60));
-        let asked = store.inside.client.range(&crate::message::Range::all("x"));
+        let asked = store.shared.client.range(&crate::message::Range::all("x"));
         let why = asked.map_err(|error| error.fault("x").to_string()).err().unwrap_or_default();
         assert_eq!(why.contains("the only member"), is_refused, "{version} {members}: {why}");
         assert_eq!(why.is_empty(), !is_refused, "{version} {members}: {why}");
@@ -298,7 +298,7 @@ fn an_etcd_that_loses_data_without_other_members_is_refused_if_it_has_none() {
 #[test]
 fn a_text_that_is_too_long_for_the_engine_is_refused_before_it_is_sent() {
     let cluster = Cluster::start();
-    let store = shared(&cluster.url(), "one");
+    let store = opened(&cluster.url(), "one");
     let name: TaskName = "x".parse().unwrap();
     let largest = vec![b'x'; 1 << 20];
     let too_long = [&largest[..], b"x"].concat();
@@ -354,14 +354,14 @@ fn every_request_has_an_object_as_its_body() {
 #[test]
 fn a_view_that_is_made_again_after_an_outage_wakes_those_who_watch() {
     let cluster = Cluster::start();
-    let store = shared(&cluster.url(), "one");
+    let store = opened(&cluster.url(), "one");
     let (tell, told) = std::sync::mpsc::channel();
     let wake = move |hint: Hint| tell.send(hint).unwrap();
     let _watch = store.watch(&[State::NeedsAction], Arc::new(wake)).unwrap().expect("it can tell");
     let age = |view: &mut View| view.heard = Instant::now().checked_sub(Duration::from_secs(60)).unwrap();
     // The thread that feeds the view may hear something at any moment, which makes the view young again.
     until("the view to be made again", || {
-        store.inside.with_view(age);
+        store.shared.with_view(age);
         waiting(&*store);
         told.try_iter().any(|hint| hint == Hint::Everything)
     });

@@ -5,7 +5,7 @@ use tollgate_base::error::Fault;
 use tollgate_vault::{State, Store};
 
 use super::cluster::Cluster;
-use super::shared;
+use super::opened;
 use crate::layout::FORMAT;
 use crate::message::Act;
 
@@ -14,9 +14,9 @@ fn another_format_is_refused() {
     let cluster = Cluster::start();
     let url = cluster.url();
     let refused = |format: u32| {
-        let inside = &shared(&url, "other").inside;
-        inside.act(vec![Act::put(inside.layout.format(), format.to_string())]).unwrap();
-        shared(&url, "ours").scan(State::NeedsAction, Timestamp::now()).unwrap_err()
+        let shared = &opened(&url, "other").shared;
+        shared.act(vec![Act::put(shared.layout.format(), format.to_string())]).unwrap();
+        opened(&url, "ours").scan(State::NeedsAction, Timestamp::now()).unwrap_err()
     };
     let fault = refused(FORMAT + 1);
     assert!(matches!(fault, Fault::NewerFormat { known: FORMAT, .. }), "{fault}");

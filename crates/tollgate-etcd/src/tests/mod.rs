@@ -36,6 +36,6 @@ fn options(url: &str, machine: &str, lease: Duration) -> EtcdOptions {
     }
 }
 
-fn shared(url: &str, machine: &str) -> Arc<EtcdStore> {
+fn opened(url: &str, machine: &str) -> Arc<EtcdStore> {
     Arc::new(open(url, machine, Duration::from_secs(600)))
 }

@@ -12,7 +12,7 @@ use tollgate_vault::{
 };
 
 use super::cluster::Cluster;
-use super::shared;
+use super::opened;
 use crate::store::EtcdStore;
 
 fn add(store: &EtcdStore, name: &TaskName) -> StepOutcome {
@@ -30,7 +30,7 @@ fn claim(store: &Arc<EtcdStore>, name: &TaskName, agent: &str) -> Claimed {
 
 /// The slots of all tasks that are not final, with their names, in order.
 fn everywhere(url: &str) -> Vec<(String, String)> {
-    let store = shared(url, "reader");
+    let store = opened(url, "reader");
     let open = State::ALL.into_iter().filter(|state| !state.is_final());
     let tasks = open.flat_map(|state| store.scan(state, Timestamp::now()).unwrap().tasks);
     tasks.map(|task| (task.slot.to_string(), task.name.to_string())).collect()
@@ -40,7 +40,7 @@ fn everywhere(url: &str) -> Vec<(String, String)> {
 fn a_name_is_free_when_its_task_has_gone_on() {
     let cluster = Cluster::start();
     let url = cluster.url();
-    let store = shared(&url, "one");
+    let store = opened(&url, "one");
     let name: TaskName = "x".parse().unwrap();
     assert!(matches!(add(&store, &name), StepOutcome::Done(_)));
     assert!(matches!(add(&store, &name), StepOutcome::Conflict), "it waits there");
@@ -76,7 +76,7 @@ fn moves(task: &Task, to: &Slot) -> Step {
 fn two_tasks_of_a_name_that_go_to_the_same_slot_get_different_names() {
     let cluster = Cluster::start();
     let url = cluster.url();
-    let (one, other) = (shared(&url, "one"), shared(&url, "other"));
+    let (one, other) = (opened(&url, "one"), opened(&url, "other"));
     let name: TaskName = "x".parse().unwrap();
     let get = |state| one.get(&name, Some(state), Timestamp::now()).unwrap().unwrap();
     add(&one, &name);
@@ -107,7 +107,7 @@ fn two_tasks_of_a_name_that_go_to_the_same_slot_get_different_names() {
 fn of_two_tasks_of_a_name_that_go_to_the_same_slot_at_the_same_time_one_gets_another_name() {
     let cluster = Cluster::start();
     let url = cluster.url();
-    let stores = [shared(&url, "one"), shared(&url, "other")];
+    let stores = [opened(&url, "one"), opened(&url, "other")];
     let mut steps = [Vec::new(), Vec::new()];
     for n in 0..30 {
         let name: TaskName = format!("x{n}").parse().unwrap();
@@ -140,7 +140,7 @@ fn of_two_tasks_of_a_name_that_go_to_the_same_slot_at_the_same_time_one_gets_ano
 fn two_tasks_of_a_name_are_done_one_after_the_other() {
     let cluster = Cluster::start();
     let url = cluster.url();
-    let store = shared(&url, "one");
+    let store = opened(&url, "one");
     let name: TaskName = "x".parse().unwrap();
     for _ in 0..2 {
         add(&store, &name);

@@ -8,7 +8,7 @@ use tollgate_vault::state::Slot;
 use tollgate_vault::{ClaimKind, ClaimRequest, State, StepId, Store, Terms, Vault};
 
 use super::cluster::Cluster;
-use super::shared;
+use super::opened;
 use crate::layout::{TaskHead, write_task};
 use crate::message::Act;
 
@@ -16,25 +16,25 @@ use crate::message::Act;
 fn what_other_programs_do_to_the_queue_counts() {
     let cluster = Cluster::of(1);
     let url = cluster.url();
-    let store = shared(&url, "one");
+    let store = opened(&url, "one");
     let name = |name: &str| name.parse::<TaskName>().unwrap();
     for task in ["a", "b", "c"] {
         store.add(&StepId::new().unwrap(), &name(task), b"text", Timestamp::now()).unwrap();
     }
-    let inside = &store.inside;
+    let shared = &store.shared;
     let key = |task: &str| {
-        let known = inside.ask(&name(task)).unwrap();
+        let known = shared.ask(&name(task)).unwrap();
         let known = known.in_slot(&Slot::NEEDS_ACTION).map(|task| task.seen.id.clone());
-        inside.layout.task(&name(task), &Slot::NEEDS_ACTION, &known.unwrap_or_else(|| StepId::new().unwrap()))
+        shared.layout.task(&name(task), &Slot::NEEDS_ACTION, &known.unwrap_or_else(|| StepId::new().unwrap()))
     };
     let put = |task: &str, priority: &str| {
         let text = format!("---\npriority: {priority}\n---\n");
         let head = TaskHead::new(Timestamp::now());
         Act::put(key(task), write_task(&Slot::NEEDS_ACTION, &head, text.as_bytes()).unwrap())
     };
-    inside.act(vec![Act::delete(key("a")), put("b", "low"), put("new", "high")]).unwrap();
+    shared.act(vec![Act::delete(key("a")), put("b", "low"), put("new", "high")]).unwrap();
     let next = || {
-        let vault = Vault::new(shared(&url, "next") as Arc<dyn Store>, Terms::default());
+        let vault = Vault::new(opened(&url, "next") as Arc<dyn Store>, Terms::default());
         let agent = "blue".parse().unwrap();
         let request = ClaimRequest { agent, kind: ClaimKind::Leased, renamed_in: false };
         let (claimed, queue) = vault.claim_next(&request, Timestamp::now()).unwrap();

@@ -24,7 +24,7 @@ fn race(cluster: &Cluster, compares: bool) -> BTreeMap<String, Vec<usize>> {
     let vaults: Vec<Vault> = (0..MACHINES)
         .map(|n| {
             let store = open(&url, &format!("m{n}"), Duration::from_secs(600));
-            store.inside.compares.store(compares, Ordering::SeqCst);
+            store.shared.compares.store(compares, Ordering::SeqCst);
             Vault::new(std::sync::Arc::new(store), Terms::default())
         })
         .collect();

@@ -12,7 +12,7 @@ use tollgate_base::task::TaskName;
 use tollgate_vault::{ClaimKind, ClaimRequest, Release, State, StepOutcome, Store, Terms, Vault};
 
 use super::cluster::{Cluster, post};
-use super::{fake_node, shared};
+use super::{fake_node, opened};
 use crate::client::{CallError, Client};
 use crate::layout::Layout;
 use crate::message::{Range, RangeAnswer, encoded, end_of};
@@ -141,7 +141,7 @@ fn a_renewal_by_a_leader_that_has_a_successor_proves_nothing() {
 #[test]
 fn a_task_is_released_as_soon_as_a_full_engine_has_room_again() {
     let cluster = Cluster::with_quota(2 << 20);
-    let store = shared(&cluster.url(), "one");
+    let store = opened(&cluster.url(), "one");
     let vault = Vault::new(store.clone(), Terms::default());
     let now = Timestamp::now();
     let name: TaskName = "x".parse().unwrap();
@@ -166,7 +166,7 @@ fn a_task_is_released_as_soon_as_a_full_engine_has_room_again() {
     assert!(matches!(fault, Fault::Unreachable { .. }), "{fault}");
 
     let port = cluster.ports()[0];
-    let large = format!("{}large-", store.inside.layout.open_tasks());
+    let large = format!("{}large-", store.shared.layout.open_tasks());
     let deleted = json!({ "key": encoded(&large), "range_end": encoded(end_of(&large)) });
     let deleted = post(port, "/v3/kv/deleterange", &deleted).unwrap();
     let revision = &deleted["header"]["revision"];

@@ -76,7 +76,7 @@ fn a_login_is_needed_used_and_renewed() {
     let store = store(&url, Some(("root", "secret")), base).unwrap();
     look(&store).unwrap();
     // As if the token had expired.
-    store.inside.client.forge_token("old.token");
+    store.shared.client.forge_token("old.token");
     store.events("", 10).unwrap();
     let findings = store.checkup().unwrap();
     assert!(findings.iter().any(|found| found.what.contains("accepts our writes")), "{findings:?}");

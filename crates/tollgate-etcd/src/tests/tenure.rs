@@ -46,12 +46,12 @@ fn no_clock_of_a_machine_takes_a_task_away() {
                 assert_eq!(vault.reclaim(now).unwrap().0, [], "{kind:?}: its lease has not ended");
             }
             // As if its view were behind and did not know that the owner is alive.
-            let layout = &behind.inside.layout;
+            let layout = &behind.shared.layout;
             let owner = match claimed.claim.hold {
                 Some(lease) => layout.process(lease),
                 None => layout.owner(&claimed.claim.id),
             };
-            behind.inside.with_view(|view| view.delete(layout, owner.as_bytes(), i64::MAX, &mut Vec::new()));
+            behind.shared.with_view(|view| view.delete(layout, owner.as_bytes(), i64::MAX, &mut Vec::new()));
             assert_eq!(other.store().suspects(now).unwrap().len(), 1);
             assert_eq!(other.reclaim(now).unwrap().0, [], "{kind:?}: the engine knows better");
         }
@@ -141,7 +141,7 @@ fn an_owner_that_verifies_keeps_its_lease_however_its_clock_is_set() {
 
 /// Ends a lease, as a leader does that was paused and does not know that the lease was renewed.
 fn revoke(store: &EtcdStore, lease: i64) {
-    let (client, body) = (&store.inside.client, json!({ "ID": lease.to_string() }));
+    let (client, body) = (&store.shared.client, json!({ "ID": lease.to_string() }));
     client.call::<Value>("/v3/lease/revoke", &body, client.deadline).unwrap();
 }
 
@@ -152,13 +152,13 @@ fn a_leased_claim_is_alive_although_a_lease_ends_that_it_had_before_its_renewal(
     let store = Arc::new(open(&url, "one", lease));
     let one = Vault::new(Arc::clone(&store) as Arc<dyn Store>, Terms::default());
     let Claimed { task, claim, .. } = claim(&one, ClaimKind::Leased);
-    let before = store.inside.lease_of(&claim.id).unwrap().unwrap();
+    let before = store.shared.lease_of(&claim.id).unwrap().unwrap();
     one.renew(&task, &claim.id, Timestamp::now()).unwrap().unwrap();
     revoke(&store, before);
     let other = vault(&url, "other", lease);
     assert_eq!(other.reclaim(Timestamp::now()).unwrap().0, []);
     // If its lease has ended, it can be renewed until somebody reclaims the task.
-    revoke(&store, store.inside.lease_of(&claim.id).unwrap().unwrap());
+    revoke(&store, store.shared.lease_of(&claim.id).unwrap().unwrap());
     one.renew(&task, &claim.id, Timestamp::now()).unwrap().unwrap();
     assert_eq!(other.reclaim(Timestamp::now()).unwrap().0, []);
 }
@@ -191,8 +191,8 @@ fn a_task_is_not_reclaimed_before_its_owner_has_had_the_time_to_notice_that_its_
 
 /// The keys in the engine that say who is alive, except that of the process.
 fn keys_of_claims(store: &EtcdStore) -> Vec<String> {
-    let range = crate::message::Range::all(&store.inside.layout.owners());
-    let found = store.inside.client.range(&range).unwrap().kvs.into_iter();
+    let range = crate::message::Range::all(&store.shared.layout.owners());
+    let found = store.shared.client.range(&range).unwrap().kvs.into_iter();
     found.map(|kv| String::from_utf8(kv.key).unwrap()).filter(|key| !key.contains("/process/")).collect()
 }
 

@@ -14,7 +14,7 @@ use tollgate_vault::event::Entry;
 use tollgate_vault::{ClaimKind, ClaimRequest, Release, State, StepOutcome, Store, Terms, Vault};
 
 use super::cluster::{Cluster, post};
-use super::{fake_node, shared};
+use super::{fake_node, opened};
 use crate::lines::KEEP;
 use crate::message::{Act, Txn};
 use crate::store::EtcdStore;
@@ -44,23 +44,23 @@ fn kept(store: &EtcdStore) -> Vec<Entry> {
 }
 
 fn lines(store: &EtcdStore) -> usize {
-    store.inside.count(&store.inside.layout.lines()).unwrap()
+    store.shared.count(&store.shared.layout.lines()).unwrap()
 }
 
 #[test]
 fn old_lines_are_removed_the_figures_stay_and_a_reader_of_them_is_told() {
     let cluster = Cluster::start();
     let url = cluster.url();
-    let (store, other) = (shared(&url, "one"), shared(&url, "other"));
+    let (store, other) = (opened(&url, "one"), opened(&url, "other"));
     work(&store, 0..10);
     let before = all(&store);
     let (figures, head) = (store.tallies().unwrap(), store.events("", 4).unwrap().1);
-    assert_eq!(store.inside.trim(100).unwrap(), 0, "there are few");
-    assert_eq!(store.inside.trim(28).unwrap(), 0, "there are hardly too many");
+    assert_eq!(store.shared.trim(100).unwrap(), 0, "there are few");
+    assert_eq!(store.shared.trim(28).unwrap(), 0, "there are hardly too many");
     assert_eq!((store.oldest().unwrap(), all(&store)), (String::new(), before.clone()));
-    assert_eq!(store.inside.trim(15).unwrap(), 15);
+    assert_eq!(store.shared.trim(15).unwrap(), 15);
     assert_eq!((lines(&store), kept(&other)), (15, before[10..].to_vec()));
-    assert_eq!(other.inside.trim(9).unwrap(), 6, "any machine removes them");
+    assert_eq!(other.shared.trim(9).unwrap(), 6, "any machine removes them");
     assert_eq!(kept(&store), before[14..]);
 
     // The figures are those of all lines, for those who have read them and for those who have not.
@@ -84,22 +84,22 @@ fn old_lines_are_removed_the_figures_stay_and_a_reader_of_them_is_told() {
 fn processes_that_remove_lines_at_the_same_time_count_each_of_them_once() {
     let cluster = Cluster::of(1);
     let url = cluster.url();
-    let store = shared(&url, "one");
+    let store = opened(&url, "one");
     work(&store, 0..80);
     let (before, figures) = (all(&store), store.tallies().unwrap());
     std::thread::scope(|scope| {
         for n in 0..6 {
-            let other = shared(&url, &format!("m{n}"));
+            let other = opened(&url, &format!("m{n}"));
             scope.spawn(move || {
                 for keep in [200, 150, 100, 12] {
-                    other.inside.trim(keep).unwrap();
+                    other.shared.trim(keep).unwrap();
                 }
             });
         }
     });
     assert_eq!((lines(&store), kept(&store)), (12, before[152..].to_vec()));
     assert_eq!(
-        (shared(&url, "new").tallies().unwrap(), store.tallies().unwrap()),
+        (opened(&url, "new").tallies().unwrap(), store.tallies().unwrap()),
         (figures.clone(), figures)
     );
 }
@@ -108,9 +108,9 @@ fn processes_that_remove_lines_at_the_same_time_count_each_of_them_once() {
 fn a_new_process_adds_up_the_ledger_without_reading_it_twice() {
     let cluster = Cluster::start();
     let url = cluster.url();
-    let store = shared(&url, "one");
+    let store = opened(&url, "one");
     work(&store, 0..5);
-    assert_eq!(store.inside.trim(9).unwrap(), 6);
+    assert_eq!(store.shared.trim(9).unwrap(), 6);
     // Passes everything on, and counts how often lines are read.
     let reads = Arc::new(AtomicUsize::new(0));
     let (counted, etcd) = (Arc::clone(&reads), cluster.ports()[0]);
@@ -123,7 +123,7 @@ fn a_new_process_adds_up_the_ledger_without_reading_it_twice() {
         };
         Some((200, answer.to_string()))
     });
-    let new = shared(&format!("etcd://127.0.0.1:{port}/{}", url.rsplit('/').next().unwrap()), "two");
+    let new = opened(&format!("etcd://127.0.0.1:{port}/{}", url.rsplit('/').next().unwrap()), "two");
     assert_eq!(new.tallies().unwrap(), store.tallies().unwrap());
     assert_eq!(reads.load(Ordering::Relaxed), 1);
 }
@@ -131,16 +131,16 @@ fn a_new_process_adds_up_the_ledger_without_reading_it_twice() {
 #[test]
 fn a_task_that_is_added_again_after_its_line_was_removed_is_one_task() {
     let cluster = Cluster::of(1);
-    let store = shared(&cluster.url(), "one");
+    let store = opened(&cluster.url(), "one");
     let vault = Vault::new(Arc::clone(&store) as Arc<dyn Store>, Terms::default());
     let now = Timestamp::now();
     let (id, name) = (StepId::new().unwrap(), "x".parse().unwrap());
     let add = || store.add(&id, &name, b"text", now).unwrap();
     let StepOutcome::Done(first) = add() else { panic!("nothing is there") };
     let again = || {
-        store.inside.trim(0).unwrap();
+        store.shared.trim(0).unwrap();
         assert!(matches!(add(), StepOutcome::Done(landed) if landed == first));
-        let named = store.inside.ask(&name).unwrap();
+        let named = store.shared.ask(&name).unwrap();
         assert_eq!(named.tasks.len(), 1, "{named:?}");
     };
     again();
@@ -155,12 +155,12 @@ fn a_task_that_is_added_again_after_its_line_was_removed_is_one_task() {
 #[test]
 fn a_process_that_only_watches_removes_old_lines_and_doctor_warns_if_none_does() {
     let cluster = Cluster::of(1);
-    let store = shared(&cluster.url(), "one");
-    let warns = || store.inside.size(false).unwrap().iter().any(|found| found.level == Level::Warning);
+    let store = opened(&cluster.url(), "one");
+    let warns = || store.shared.size(false).unwrap().iter().any(|found| found.level == Level::Warning);
     work(&store, 0..14);
     assert!(warns(), "42 lines are more than twice {KEEP}");
     let _watch = store.watch(&[State::Done], Arc::new(|_| ())).unwrap();
-    *store.inside.trim_at.lock().unwrap() = Instant::now();
+    *store.shared.trim_at.lock().unwrap() = Instant::now();
     let mut pauses = Pauses::lasting(Duration::from_secs(60));
     while lines(&store) > KEEP {
         assert!(pauses.pause(), "nobody has removed the lines");
@@ -171,10 +171,10 @@ fn a_process_that_only_watches_removes_old_lines_and_doctor_warns_if_none_does()
 #[test]
 fn a_foreign_key_among_the_lines_is_named() {
     let cluster = Cluster::of(1);
-    let store = shared(&cluster.url(), "one");
-    let key = format!("{}note", store.inside.layout.lines());
+    let store = opened(&cluster.url(), "one");
+    let key = format!("{}note", store.shared.layout.lines());
     let txn = Txn { success: vec![Act::put(&key, b"milk")], ..Txn::default() };
-    store.inside.client.txn(&txn).unwrap();
+    store.shared.client.txn(&txn).unwrap();
     let fault = store.events("", 10).unwrap_err().to_string();
     assert!(fault.contains(&key), "{fault}");
 }
@@ -183,7 +183,7 @@ fn a_foreign_key_among_the_lines_is_named() {
 fn lines_stay_until_their_readers_have_read_them() {
     let cluster = Cluster::of(1);
     let url = cluster.url();
-    let (store, reader) = (shared(&url, "one"), shared(&url, "reader"));
+    let (store, reader) = (opened(&url, "one"), opened(&url, "reader"));
     work(&store, 0..4);
     let before = all(&store);
     // Two readers of one machine, one of which has read nothing yet.
@@ -193,10 +193,10 @@ fn lines_stay_until_their_readers_have_read_them() {
     reader.keep_after("fast", &cursor).unwrap();
     work(&store, 4..8);
     let before = all(&store);
-    assert_eq!(store.inside.trim(5).unwrap(), 0, "one reader has read nothing");
+    assert_eq!(store.shared.trim(5).unwrap(), 0, "one reader has read nothing");
     assert_eq!(reader.events("", 4).unwrap().0, before[..4]);
     reader.keep_after("slow", &cursor).unwrap();
-    assert!(store.inside.trim(5).unwrap() > 0);
+    assert!(store.shared.trim(5).unwrap() > 0);
     assert_eq!(kept(&store), before[4..], "only what was read is gone");
     let (page, end) = reader.events(&cursor, usize::MAX).unwrap();
     assert_eq!(page, before[4..], "nothing is missing");
@@ -206,29 +206,29 @@ fn lines_stay_until_their_readers_have_read_them() {
     for name in ["fast", "slow"] {
         reader.keep_after(name, &end).unwrap();
     }
-    assert!(store.inside.trim(5).unwrap() > 0);
+    assert!(store.shared.trim(5).unwrap() > 0);
 }
 
 #[test]
 fn readers_do_not_hold_back_more_lines_than_the_engine_can_keep() {
     let cluster = Cluster::of(1);
-    let store = shared(&cluster.url(), "one");
+    let store = opened(&cluster.url(), "one");
     store.keep_after("forgotten", "").unwrap();
     work(&store, 0..4);
     let lines = lines(&store);
     let few = lines / HELD_BACK;
-    assert_eq!(store.inside.trim(few + 1).unwrap(), 0, "there is room for them");
-    assert_eq!(store.inside.trim(few - 1).unwrap(), lines - few + 1);
+    assert_eq!(store.shared.trim(few + 1).unwrap(), 0, "there is room for them");
+    assert_eq!(store.shared.trim(few - 1).unwrap(), lines - few + 1);
     assert!(store.keep_after("forgotten", "").is_err(), "it is told");
 }
 
 #[test]
 fn many_events_at_once_are_several_lines() {
     let cluster = Cluster::of(1);
-    let store = shared(&cluster.url(), "one");
+    let store = opened(&cluster.url(), "one");
     work(&store, 0..4);
     let events = all(&store);
-    let lines = || store.inside.lines_from(0, 1000).unwrap().0;
+    let lines = || store.shared.lines_from(0, 1000).unwrap().0;
     let before = lines().len();
     let many: Vec<Entry> = events.iter().cycle().take(100).cloned().collect();
     store.record(&many).unwrap();
@@ -247,24 +247,24 @@ fn each_reader_has_one_lease_which_it_keeps() {
     };
     for name in ["a", "b", "a", "b", "a"] {
         // Each time in a new process.
-        shared(&url, "one").keep_after(name, "").unwrap();
+        opened(&url, "one").keep_after(name, "").unwrap();
     }
     assert_eq!(leases(), 2);
-    shared(&url, "other").keep_after("a", "").unwrap();
+    opened(&url, "other").keep_after("a", "").unwrap();
     assert_eq!(leases(), 3);
 }
 
 #[test]
 fn doctor_names_a_reader_that_keeps_lines_from_being_removed() {
     let cluster = Cluster::of(1);
-    let store = shared(&cluster.url(), "one");
+    let store = opened(&cluster.url(), "one");
     work(&store, 0..2);
     let (_, cursor) = store.events("", 2).unwrap();
     work(&store, 2..4);
     store.keep_after("fast", &store.events("", usize::MAX).unwrap().1).unwrap();
     store.keep_after("slow", &cursor).unwrap();
     let named = |keep| -> Vec<String> {
-        store.inside.slow_readers(keep).unwrap().into_iter().map(|finding| finding.what).collect()
+        store.shared.slow_readers(keep).unwrap().into_iter().map(|finding| finding.what).collect()
     };
     assert_eq!(named(9), [""; 0]);
     let found = named(8);
@@ -275,7 +275,7 @@ fn doctor_names_a_reader_that_keeps_lines_from_being_removed() {
 fn a_line_that_was_read_in_part_is_not_skipped() {
     let cluster = Cluster::of(1);
     let url = cluster.url();
-    let (store, reader) = (shared(&url, "one"), shared(&url, "reader"));
+    let (store, reader) = (opened(&url, "one"), opened(&url, "reader"));
     work(&store, 0..4);
     let some = all(&store)[..4].to_vec();
     // One line with four events, as `vault copy` writes them.
@@ -284,14 +284,14 @@ fn a_line_that_was_read_in_part_is_not_skipped() {
     let before = all(&store);
     let (_, cursor) = reader.events("", 10).unwrap();
     reader.keep_after("export", &cursor).unwrap();
-    assert_eq!(store.inside.trim(4).unwrap(), 12, "all lines before that one");
+    assert_eq!(store.shared.trim(4).unwrap(), 12, "all lines before that one");
     assert_eq!(reader.events(&cursor, usize::MAX).unwrap().0, before[10..]);
 
     // A reader that has read all of it lets it go, and one that has not is told.
     let (page, end) = reader.events(&cursor, 2).unwrap();
     assert_eq!(page, some[2..]);
     reader.keep_after("export", &end).unwrap();
-    assert_eq!(store.inside.trim(4).unwrap(), 1);
+    assert_eq!(store.shared.trim(4).unwrap(), 1);
     assert!(reader.events(&cursor, 10).is_err(), "two of the four events were removed");
     assert_eq!(reader.events(&end, 10).unwrap().0, before[12..], "nothing that comes next was");
 }
@@ -299,12 +299,12 @@ fn a_line_that_was_read_in_part_is_not_skipped() {
 #[test]
 fn events_since_a_time_are_read_if_everything_that_was_removed_is_older() {
     let cluster = Cluster::of(1);
-    let store = shared(&cluster.url(), "one");
+    let store = opened(&cluster.url(), "one");
     work(&store, 0..4);
     let newest = all(&store)[7].time;
     let later = newest + SignedDuration::from_nanos(1);
     assert_eq!(store.cursor_before(later).unwrap(), "", "nothing was removed");
-    store.inside.trim(0).unwrap();
+    store.shared.trim(0).unwrap();
     work(&store, 4..6);
     let cursor = store.cursor_before(later).unwrap();
     assert_eq!(store.events(&cursor, 100).unwrap().0.len(), 4);
@@ -314,12 +314,12 @@ fn events_since_a_time_are_read_if_everything_that_was_removed_is_older() {
 #[test]
 fn a_vault_whose_oldest_events_were_removed_is_copied_with_the_others() {
     let cluster = Cluster::of(1);
-    let store = shared(&cluster.url(), "one");
+    let store = opened(&cluster.url(), "one");
     work(&store, 0..10);
     let before = all(&store);
-    store.inside.trim(9).unwrap();
+    store.shared.trim(9).unwrap();
     let now = Timestamp::now();
-    let target = shared(&cluster.url(), "one");
+    let target = opened(&cluster.url(), "one");
     let history = || copy(&*store, &*target, now, &mut |_, _| ()).unwrap().unwrap().history;
     assert_eq!(history(), CopiedHistory::AddedLatest(6));
     assert_eq!(all(&target), before[14..]);

@@ -1,8 +1,10 @@
-//! The thread that maintains the view of this machine, as long as its process lives.
+//! The maintainer: a thread that keeps the folders of this machine and the store the same, in rounds.
 //!
-//! Each process that may maintain the view tries to get its lock. One of them does; when it ends, for whatever reason, the
-//! kernel releases the lock and the next one goes on. If the store cannot be reached, the files stay as they are, and a file in
-//! the vault says since when and why.
+//! Only one process maintains the view: the one that has its lock. The others wait. When that process ends, for whatever reason,
+//! the kernel releases the lock, and one of the others goes on.
+//!
+//! A round looks at the tasks about which the watches have given hints, and from time to time at all open tasks, because a hint may
+//! have been lost. If the store cannot be reached, the files stay as they are, and a file in the vault says since when and why.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -28,7 +30,7 @@ const PULSE: Duration = Duration::from_secs(5);
 /// How often all open tasks are compared, because a hint may have been lost.
 const COMPARE: Duration = Duration::from_secs(60);
 
-/// The same for a store that gives no hints.
+/// How often they are compared if the store gives no hints.
 const COMPARE_WITHOUT_HINTS: Duration = Duration::from_secs(2);
 
 /// The pauses during an outage, the first and the longest.
@@ -58,6 +60,7 @@ impl Maintainer {
     }
 }
 
+/// Tries to get the lock of the view until this process has it, then maintains the view. Returns when the maintainer is dropped.
 fn wait_for_turn(
     vault: &Vault,
     options: &ViewOptions,
@@ -107,6 +110,7 @@ impl FolderView {
         Ok(self.to_do.later.keys().cloned().collect())
     }
 
+    /// One round after the other, until the maintainer is dropped.
     fn maintain(mut self, news: &Receiver<Option<ViewNews>>, sender: &Sender<Option<ViewNews>>) {
         let (mut watches, mut pause) = (None, PAUSES.0);
         let (mut asked, mut compared) = (Instant::now(), Instant::now());
@@ -119,15 +123,17 @@ impl FolderView {
                     open.for_each(|state| self.hear(ViewNews::Store(Hint::State(state))));
                 }
                 if asked.elapsed() >= PULSE {
-                    self.is_there()?;
+                    self.check_store()?;
                     asked = Instant::now();
                 }
-                Ok((self.work()?, every))
+                let next = self.work()?;
+                self.fresh()?;
+                Ok(next.unwrap_or(PULSE).min(PULSE).min(every))
             });
-            let wait = match worked.and_then(|wait| self.fresh().map(|()| wait)) {
-                Ok((next, every)) => {
+            let wait = match worked {
+                Ok(wait) => {
                     pause = PAUSES.0;
-                    next.unwrap_or(PULSE).min(PULSE).min(every)
+                    wait
                 }
                 Err(fault) => {
                     self.stale(&fault);
@@ -138,16 +144,23 @@ impl FolderView {
                     wait
                 }
             };
-            let mut heard = news.recv_timeout(wait);
-            loop {
-                match heard {
-                    Ok(Some(news)) => self.hear(news),
-                    Err(RecvTimeoutError::Timeout) => break,
-                    Ok(None) | Err(RecvTimeoutError::Disconnected) => return,
-                }
-                // All that has arrived, so that hints about one task become one look.
-                heard = news.recv_timeout(Duration::ZERO);
+            if !self.hear_all(news, wait) {
+                return;
             }
+        }
+    }
+
+    /// Waits for news, at most this long, and takes all that have arrived, so that several hints about one task cost one look.
+    /// `false`: the maintainer was dropped.
+    fn hear_all(&mut self, news: &Receiver<Option<ViewNews>>, wait: Duration) -> bool {
+        let mut next = news.recv_timeout(wait);
+        loop {
+            match next {
+                Ok(Some(news)) => self.hear(news),
+                Err(RecvTimeoutError::Timeout) => return true,
+                Ok(None) | Err(RecvTimeoutError::Disconnected) => return false,
+            }
+            next = news.recv_timeout(Duration::ZERO);
         }
     }
 
@@ -171,12 +184,13 @@ impl FolderView {
         Ok(has_hints)
     }
 
-    /// Whether the store answers.
-    fn is_there(&self) -> Result<()> {
+    /// Asks the store for a task that does not exist: a fault if it does not answer.
+    fn check_store(&self) -> Result<()> {
         let nobody: TaskName = "is-anybody-there".parse()?;
         self.vault.store().get(&nobody, None, self.now()).map(drop)
     }
 
+    /// Marks the folders as out of date, and tells people if they were not.
     fn stale(&self, fault: &Fault) {
         let why = fault.to_string();
         if self.files.mark_stale(self.now(), &why).unwrap_or(true) {
@@ -184,6 +198,7 @@ impl FolderView {
         }
     }
 
+    /// Marks the folders as up to date, and tells people if they were not.
     fn fresh(&self) -> Result<()> {
         if self.files.mark_fresh()? {
             self.tell(&Notice::Fresh);

@@ -1,4 +1,4 @@
-//! What the store shares with the thread that feeds its view, and with the locks of its claims.
+//! The part of an open store that its threads share: the one that feeds the view, and those that drop locks of claims.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -12,19 +12,19 @@ use tollgate_vault::journal_copy::JournalCopy;
 use tollgate_vault::state::Slot;
 use tollgate_vault::store::{Hint, Wake};
 
-use crate::client::{Called, Client};
+use crate::client::{CallResult, Client};
 use crate::layout::Layout;
 use crate::line_place::LineSums;
 use crate::message::{Act, KeyValue, Range, RangeAnswer, Txn, TxnAnswer};
-use crate::named::{CachedTask, Named, SeenTask};
 use crate::process_lease::ProcessLease;
+use crate::tasks_of_name::{CachedTask, SeenTask, TasksOfName};
 use crate::view::View;
 
 /// How many keys are read at once. An answer must arrive by the deadline of a call, also if the texts are long.
 const PAGE: usize = 250;
 
-/// What the store shares with the thread that feeds its view, and with the locks of its claims.
-pub(crate) struct Inside {
+/// An open store, for [`EtcdStore`](crate::store::EtcdStore), for the thread that feeds its view, and for the locks of its claims.
+pub(crate) struct SharedStore {
     pub(crate) client: Client,
     pub(crate) layout: Layout,
     pub(crate) machine: String,
@@ -44,9 +44,9 @@ pub(crate) struct Inside {
     pub(crate) compares: AtomicBool,
 }
 
-impl Inside {
+impl SharedStore {
     /// The answer of a call that changes nothing, or that may be repeated.
-    pub(crate) fn called<T>(&self, called: Called<T>) -> Result<T> {
+    pub(crate) fn called<T>(&self, called: CallResult<T>) -> Result<T> {
         called.map_err(|error| error.fault(&self.client.shown))
     }
 
@@ -102,10 +102,10 @@ impl Inside {
     }
 
     /// Everything about one name, from the engine.
-    pub(crate) fn ask(&self, name: &TaskName) -> Result<Named> {
+    pub(crate) fn ask(&self, name: &TaskName) -> Result<TasksOfName> {
         let (open, done) = (self.layout.opens(name), self.layout.finals(name));
         let found = self.act(vec![Act::get_all(&open), Act::get_all(&done)])?;
-        Ok(Named::read(&self.layout, found.found().flatten()))
+        Ok(TasksOfName::read(&self.layout, found.found().flatten()))
     }
 
     /// The text of a task in this slot, exactly as it was seen.

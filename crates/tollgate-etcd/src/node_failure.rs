@@ -24,7 +24,7 @@ pub(crate) mod code {
 }
 
 /// Why one node did not do what was asked.
-pub(crate) enum Failed {
+pub(crate) enum NodeFailure {
     /// It answered with an error.
     Said { code: i64, message: String },
     /// The question was sent, the answer did not arrive.
@@ -33,9 +33,9 @@ pub(crate) enum Failed {
     Unsent(String),
 }
 
-pub(crate) type Tried<T> = Result<T, Failed>;
+pub(crate) type NodeResult<T> = Result<T, NodeFailure>;
 
-impl Failed {
+impl NodeFailure {
     pub(crate) fn text(self) -> String {
         match self {
             Self::Said { message, .. } => message,
@@ -45,14 +45,14 @@ impl Failed {
 }
 
 /// A call that only asks has changed nothing, whether or not it arrived.
-pub(crate) fn unsent(failed: Failed) -> Failed {
+pub(crate) fn unsent(failed: NodeFailure) -> NodeFailure {
     match failed {
-        Failed::Lost(why) => Failed::Unsent(why),
+        NodeFailure::Lost(why) => NodeFailure::Unsent(why),
         failed => failed,
     }
 }
 
-pub(crate) fn lost(error: ureq::Error) -> Failed {
+pub(crate) fn lost(error: ureq::Error) -> NodeFailure {
     let was_not_sent = match &error {
         ureq::Error::Io(error) => error.kind() == std::io::ErrorKind::ConnectionRefused,
         ureq::Error::Timeout(ureq::Timeout::Connect | ureq::Timeout::Resolve) => true,
@@ -60,7 +60,7 @@ pub(crate) fn lost(error: ureq::Error) -> Failed {
         ureq::Error::Rustls(_) => true,
         _ => false,
     };
-    if was_not_sent { Failed::Unsent(error.to_string()) } else { Failed::Lost(error.to_string()) }
+    if was_not_sent { NodeFailure::Unsent(error.to_string()) } else { NodeFailure::Lost(error.to_string()) }
 }
 
 /// Whether the same call may succeed a moment later, perhaps on another node. It may have been carried out.
@@ -79,7 +79,7 @@ pub(crate) fn is_too_large(message: &str) -> bool {
     ["too large", "larger than max"].iter().any(|words| message.contains(words))
 }
 
-pub(crate) fn said(status: u16, text: &[u8]) -> Failed {
+pub(crate) fn said(status: u16, text: &[u8]) -> NodeFailure {
     let read: ErrorAnswer = serde_json::from_slice(text).unwrap_or_default();
     let message = [read.message, read.error].into_iter().find(|text| !text.is_empty());
     let message = message.unwrap_or_else(|| excerpt(status, text));
@@ -88,7 +88,7 @@ pub(crate) fn said(status: u16, text: &[u8]) -> Failed {
         (0, 401) => code::UNAUTHENTICATED,
         (code, _) => code,
     };
-    Failed::Said { code, message }
+    NodeFailure::Said { code, message }
 }
 
 /// The beginning of an answer that is not JSON, on one line: some faults of etcd are plain text for people.

@@ -14,12 +14,12 @@ use tollgate_vault::state::Slot;
 use tollgate_vault::store::{TaskSummary, Version};
 use tollgate_vault::{Claim, ClaimRecord, State, Task};
 
-use crate::layout::{KeyOf, Layout, TaskHead, read_task, split_slot};
+use crate::layout::{KeyKind, Layout, TaskHead, read_task, split_slot};
 use crate::message::KeyValue;
 
 /// The tasks of one name.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Named {
+pub(crate) struct TasksOfName {
     pub(crate) tasks: BTreeMap<StepId, CachedTask>,
 }
 
@@ -66,7 +66,7 @@ struct ReadTask {
 impl CachedTask {
     /// `None` if tollgate did not make it. The value is kept if it has at most `room` bytes.
     pub(crate) fn new(layout: &Layout, kv: &KeyValue, room: usize) -> Option<Self> {
-        let KeyOf::Task(name, id, _) = layout.read(&kv.key)? else { return None };
+        let KeyKind::Task(name, id, _) = layout.read(&kv.key)? else { return None };
         let (slot, value) = split_slot(&kv.value)?;
         let seen = SeenTask { revision: kv.mod_revision, id };
         let mut task = Self { seen, name, slot, value: Some(value.into()), read: OnceCell::new() };
@@ -115,7 +115,7 @@ impl CachedTask {
     }
 }
 
-impl Named {
+impl TasksOfName {
     /// From what the engine has of this name.
     pub(crate) fn read(layout: &Layout, found: impl IntoIterator<Item = KeyValue>) -> Self {
         let tasks = found.into_iter().filter_map(|kv| CachedTask::new(layout, &kv, usize::MAX));

@@ -65,7 +65,7 @@ impl SharedStore {
     }
 
     /// A cursor before the oldest event that the engine has; empty if it has all of them.
-    pub(crate) fn oldest(&self) -> Result<String> {
+    pub(crate) fn oldest_cursor(&self) -> Result<String> {
         let (_, LineSums { place, .. }) = self.tally()?;
         Ok(if place == LinePlace::default() { String::new() } else { place.to_string() })
     }

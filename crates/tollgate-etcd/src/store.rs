@@ -202,8 +202,8 @@ impl Store for EtcdStore {
         self.known()?.events_after(after, limit)
     }
 
-    fn oldest(&self) -> Result<String> {
-        self.known()?.oldest()
+    fn oldest_cursor(&self) -> Result<String> {
+        self.known()?.oldest_cursor()
     }
 
     fn cursor_before(&self, time: Timestamp) -> Result<String> {

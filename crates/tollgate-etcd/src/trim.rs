@@ -68,11 +68,12 @@ impl SharedStore {
     }
 
     fn trim_batch(&self, keep: usize) -> Result<usize> {
+        // First: if another process removes lines after this look, ours fails. So none of those counted below are gone then.
+        let (mut statement, mut tally) = self.tally()?;
         let count = self.count(&self.layout.lines())?;
         if count <= keep + keep / SLACK {
             return Ok(0);
         }
-        let (mut statement, mut tally) = self.tally()?;
         let readers = if count <= HELD_BACK * keep { self.readers(&tally)? } else { Vec::new() };
         let floor = readers.iter().map(|reader| reader.place).min();
         let was_read = |line: &LedgerLine| floor.is_none_or(|floor| line.end() <= floor);

@@ -97,7 +97,7 @@ pub fn copy(
     }
     // A history that cannot be read is noticed before the first task is copied.
     for store in [from, to] {
-        store.events(&store.oldest()?, 1)?;
+        store.events(&store.oldest_cursor()?, 1)?;
     }
     let (tasks, since, unfit) = inventory(from, now)?;
     let (there, ..) = inventory(to, now)?;
@@ -270,7 +270,7 @@ struct History<'s> {
 
 impl<'s> History<'s> {
     fn of(store: &'s dyn Store) -> Result<Self> {
-        Ok(Self { store, cursor: store.oldest()?, page: Vec::new().into_iter(), is_over: false })
+        Ok(Self { store, cursor: store.oldest_cursor()?, page: Vec::new().into_iter(), is_over: false })
     }
 
     /// The next event about a task: a ledger may have other lines.
@@ -299,7 +299,7 @@ fn copy_history(from: &dyn Store, to: &dyn Store) -> Result<CopiedHistory> {
         }
     }
     let added: fn(usize) -> CopiedHistory =
-        if from.oldest()?.is_empty() { CopiedHistory::Added } else { CopiedHistory::AddedLatest };
+        if from.oldest_cursor()?.is_empty() { CopiedHistory::Added } else { CopiedHistory::AddedLatest };
     let (mut count, mut next) = (0, None);
     loop {
         let (mut page, mut bytes) = (Vec::new(), 0);

@@ -238,7 +238,7 @@ pub trait Store: Send + Sync {
     fn events(&self, after: &str, limit: usize) -> Result<EventPage>;
 
     /// A cursor before the oldest event that this store has. The default is the beginning, for stores that remove none.
-    fn oldest(&self) -> Result<String> {
+    fn oldest_cursor(&self) -> Result<String> {
         Ok(String::new())
     }
 

@@ -40,7 +40,7 @@ pub(super) fn all(store: &EtcdStore) -> Vec<Entry> {
 
 /// What the engine still has.
 fn kept(store: &EtcdStore) -> Vec<Entry> {
-    store.events(&store.oldest().unwrap(), usize::MAX).unwrap().0
+    store.events(&store.oldest_cursor().unwrap(), usize::MAX).unwrap().0
 }
 
 fn lines(store: &EtcdStore) -> usize {
@@ -57,7 +57,7 @@ fn old_lines_are_removed_the_figures_stay_and_a_reader_of_them_is_told() {
     let (figures, head) = (store.tallies().unwrap(), store.events("", 4).unwrap().1);
     assert_eq!(store.shared.trim(100).unwrap(), 0, "there are few");
     assert_eq!(store.shared.trim(28).unwrap(), 0, "there are hardly too many");
-    assert_eq!((store.oldest().unwrap(), all(&store)), (String::new(), before.clone()));
+    assert_eq!((store.oldest_cursor().unwrap(), all(&store)), (String::new(), before.clone()));
     assert_eq!(store.shared.trim(15).unwrap(), 15);
     assert_eq!((lines(&store), kept(&other)), (15, before[10..].to_vec()));
     assert_eq!(other.shared.trim(9).unwrap(), 6, "any machine removes them");
@@ -144,7 +144,7 @@ fn a_task_that_is_added_again_after_its_line_was_removed_is_one_task() {
         assert_eq!(named.tasks.len(), 1, "{named:?}");
     };
     again();
-    assert_eq!(store.oldest().unwrap(), "", "no event was removed");
+    assert_eq!(store.oldest_cursor().unwrap(), "", "no event was removed");
     let request = ClaimRequest { agent: "blue".parse().unwrap(), kind: ClaimKind::Held, renamed_in: false };
     let claimed = vault.claim(&name, &request, now).unwrap().unwrap();
     again();

@@ -69,6 +69,9 @@ macro_rules! forward_store {
     (@ events $to:tt) => {
         $crate::forward_store! { fallible $to.events(after: &str, limit: usize) -> $crate::event::EventPage }
     };
+    (@ oldest_cursor $to:tt) => {
+        $crate::forward_store! { fallible $to.oldest_cursor() -> String }
+    };
     (@ cursor_before $to:tt) => {
         $crate::forward_store! { fallible $to.cursor_before(time: $crate::conformance::Timestamp) -> String }
     };

@@ -57,7 +57,7 @@ impl Store for Forgetful {
         if self.heals { self.store.heal() } else { Ok(0) }
     }
 
-    forward_store!(store: scan, queue_page, get, read, claim_of, record, events, cursor_before, keep_after);
+    forward_store!(store: scan, queue_page, get, read, claim_of, record, events, oldest_cursor, cursor_before, keep_after);
     forward_store!(store: tallies, watch, hold, suspects, liveness, heartbeat_interval, heartbeat, heartbeat_all);
     forward_store!(store: proven_at, sync, checkup, problems, sweep);
 }

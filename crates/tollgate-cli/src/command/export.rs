@@ -23,7 +23,7 @@ use tollgate_export::{
     FirstEvent, LedgerSource, NoTexts, OutFile, Receiver, ReceiverOptions, SavedExport, VaultSource,
 };
 
-use crate::answer::{Answer, Form, Said};
+use crate::answer::{Answer, Form, Reply};
 use crate::error::CliError;
 use crate::invocation::Invocation;
 use crate::ledger_watch::{LedgerWatch, reader_is_gone};
@@ -148,7 +148,7 @@ pub(crate) fn run(invocation: &Invocation, args: &ExportArgs) -> Result<Answer, 
     exporter.save()?;
     let Some(destination) = destination else { return Ok(Answer::Streamed) };
     let (exported, rejected) = (exporter.exported(), exporter.rejected());
-    let said = Said {
+    let said = Reply {
         words: words::exported(exported, rejected, &destination),
         json: json!({
             "to": format.as_str(),
@@ -156,7 +156,7 @@ pub(crate) fn run(invocation: &Invocation, args: &ExportArgs) -> Result<Answer, 
             "exported": exported,
             "rejected": rejected,
         }),
-        ..Said::default()
+        ..Reply::default()
     };
     Ok(if rejected == 0 { Answer::Done(said) } else { Answer::NotValid(said) })
 }

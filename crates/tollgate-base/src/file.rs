@@ -26,7 +26,7 @@ pub fn replace_file(path: &Path, bytes: &[u8], durability: Durability) -> Result
     replace_file_with_mode(path, bytes, durability, None)
 }
 
-/// The same, for a file with these permissions. Without them, the umask decides.
+/// Replaces a file as a whole, with these permissions. Without them, the umask decides.
 pub fn replace_file_with_mode(
     path: &Path,
     bytes: &[u8],

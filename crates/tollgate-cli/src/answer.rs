@@ -17,13 +17,13 @@ pub(crate) enum Form {
 #[derive(Debug)]
 pub(crate) enum Answer {
     /// The command did its work.
-    Done(Said),
-    /// The same, and the text for people is a table. A terminal shows one line for each row, cut to its width.
-    Table(Said),
+    Done(Reply),
+    /// The command did what it was asked to, and the text for people is a table. A terminal shows one line for each row, cut to its width.
+    Table(Reply),
     /// The command ran, and its answer is no: not claimed, not valid, not decided. The exit code is 1.
-    NotValid(Said),
+    NotValid(Reply),
     /// `tollgate run`: its command ended. The exit code is usually the command's own.
-    Exit(u8, Said),
+    Exit(u8, Reply),
     /// The command ran, and has already written its output to stdout.
     Streamed,
     /// A change was refused, and nothing was changed.
@@ -34,9 +34,9 @@ pub(crate) enum Answer {
     ReadRefused(Refused),
 }
 
-/// The same answer in both forms.
+/// What a command answers, for people and for programs.
 #[derive(Debug, Default)]
-pub(crate) struct Said {
+pub(crate) struct Reply {
     /// For people, on stdout, without the last newline. If empty, nothing is printed.
     pub(crate) words: String,
     /// Notes for people, on stderr.
@@ -45,7 +45,7 @@ pub(crate) struct Said {
     pub(crate) json: Value,
 }
 
-impl Said {
+impl Reply {
     pub(crate) fn stdout(&self, form: Form) -> String {
         match form {
             Form::Words => self.words.clone(),

@@ -13,7 +13,7 @@ pub(crate) enum CliError {
     Usage { message: String, hint: String },
     /// The library reported a fault.
     Fault(Fault),
-    /// The same, in `tollgate run`, whose exit codes are those of its command.
+    /// The library reported a fault in `tollgate run`, whose exit codes are those of its command.
     RunFailed(Fault),
     /// An error whose hint goes on with this text.
     WithHint(Box<CliError>, String),

@@ -30,7 +30,7 @@ use crate::answer::Form;
 use crate::error::CliError;
 use crate::global_args::GlobalArgs;
 use crate::host;
-use crate::root::{self, FoundBy};
+use crate::root::{self, RootReason};
 use crate::surroundings::{ExportVariables, Surroundings};
 use crate::trust::TrustStore;
 use crate::turn_place::turn_folders_without_runtime;
@@ -42,7 +42,7 @@ pub(crate) struct Invocation {
     global: GlobalArgs,
     surroundings: Surroundings,
     /// Found once.
-    root: OnceLock<(PathBuf, FoundBy)>,
+    root: OnceLock<(PathBuf, RootReason)>,
     ignored: OnceLock<Vec<(PathBuf, u32)>>,
     created: OnceLock<PathBuf>,
 }
@@ -125,7 +125,7 @@ impl Invocation {
     }
 
     /// The root of the workspace, canonical, and why it is the root.
-    pub(crate) fn root(&self) -> Result<(PathBuf, FoundBy), Fault> {
+    pub(crate) fn root(&self) -> Result<(PathBuf, RootReason), Fault> {
         if let Some(root) = self.root.get() {
             return Ok(root.clone());
         }
@@ -197,7 +197,7 @@ impl Invocation {
     fn workspace_with(&self, agent: Option<&Agent>, settings: Option<Settings>) -> Result<Workspace, Fault> {
         let (root, found_by) = self.root()?;
         let is_set_up = has_state(&root);
-        if !is_set_up && found_by != FoundBy::Name && self.contains_home(&root) {
+        if !is_set_up && found_by != RootReason::Name && self.contains_home(&root) {
             return Err(Fault::Invalid { what: words::home_is_not_set_up(&root) });
         }
         self.refuse_stranger(&root)?;
@@ -249,7 +249,7 @@ impl Invocation {
         self.fenced(self.workspace()?)
     }
 
-    /// The same, for an agent that this process works for, with settings that were read before.
+    /// The gate for an agent that this process works for, with settings that were read before.
     pub(crate) fn gate_of(&self, agent: &Agent, settings: Settings) -> Result<Gate, Fault> {
         self.fenced(self.workspace_with(Some(agent), Some(settings))?)
     }

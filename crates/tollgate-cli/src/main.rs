@@ -1,7 +1,7 @@
 //! The command `tollgate`: parse, run one command, print its answer.
 //!
-//! Imports go one way: `command/` -> `invocation` -> `words/` -> `answer`, `error`, `report/`. Only `words` has sentences for
-//! people, and only `surroundings` reads the environment.
+//! Imports go one way: `command/` -> `invocation` -> `words/` -> `answer`, `error`, `report/`. Only `surroundings` reads the
+//! environment.
 //!
 //! Two calls do not go through clap. A hook runs before and after every tool of an agent, and building the whole command
 //! line would double its time. `launch` is for `tollgate work` alone, so no help, completion or typo hint mentions it.

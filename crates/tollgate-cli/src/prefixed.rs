@@ -31,7 +31,7 @@ pub(crate) fn is_plain(c: char) -> bool {
 
 /// What to execute for a text.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Prefixed {
+pub(crate) enum PrefixedCommand {
     /// These words.
     Execute(Vec<OsString>),
     /// Nothing, because the prologue is gone, or because the text names several.
@@ -45,19 +45,24 @@ pub(crate) fn shell_for(text: &OsStr, of_user: OsString) -> OsString {
 }
 
 /// What to execute for a text of this shell, by this tollgate. Prologues are below these folders, where no agent may write.
-pub(crate) fn command(text: &OsStr, tollgate: &Path, shell: OsString, folders: &[PathBuf]) -> Prefixed {
+pub(crate) fn command(
+    text: &OsStr,
+    tollgate: &Path,
+    shell: OsString,
+    folders: &[PathBuf],
+) -> PrefixedCommand {
     let alone = [shell, "-c".into(), text.to_owned()];
     let mut files = prologues(text, folders).into_iter();
     let file = match (files.next(), files.next()) {
-        (None, _) => return Prefixed::Execute(alone.into()),
+        (None, _) => return PrefixedCommand::Execute(alone.into()),
         (Some(file), None) => file,
         // Only one is of the hook.
-        (Some(_), Some(_)) => return Prefixed::Nothing,
+        (Some(_), Some(_)) => return PrefixedCommand::Nothing,
     };
-    let Ok(options) = private::read(&file) else { return Prefixed::Nothing };
+    let Ok(options) = private::read(&file) else { return PrefixedCommand::Nothing };
     let options = options.split(|&byte| byte == 0).map(|word| OsString::from_vec(word.to_vec()));
     let words = [tollgate.as_os_str().to_owned()].into_iter().chain(options).chain(["--".into()]);
-    Prefixed::Execute(words.chain(alone).collect())
+    PrefixedCommand::Execute(words.chain(alone).collect())
 }
 
 /// The prologues that comments in a text name.
@@ -87,8 +92,8 @@ mod tests {
 
     use super::*;
 
-    fn words(words: &[&str]) -> Prefixed {
-        Prefixed::Execute(words.iter().map(OsString::from).collect())
+    fn words(words: &[&str]) -> PrefixedCommand {
+        PrefixedCommand::Execute(words.iter().map(OsString::from).collect())
     }
 
     #[test]
@@ -105,18 +110,18 @@ mod tests {
         let text = format!("source s && eval '{comment}\ncat f' < /dev/null");
         assert_eq!(of(&text), words(&["tg", "-C", "/w", "run", "--turn", "t", "--", "zsh", "-c", &text]));
         let gone = format!("source s && eval '{comment}9\ncat f'");
-        assert_eq!(of(&gone), Prefixed::Nothing, "the prologue is gone");
+        assert_eq!(of(&gone), PrefixedCommand::Nothing, "the prologue is gone");
         // Another comment changes nothing, wherever it is.
         for more in
             [format!("{text} {COMMENT}/elsewhere"), format!("source s && {COMMENT}/elsewhere\n{text}")]
         {
-            assert!(matches!(of(&more), Prefixed::Execute(words) if words[0] == "tg"), "{more}");
+            assert!(matches!(of(&more), PrefixedCommand::Execute(words) if words[0] == "tg"), "{more}");
         }
         // Which of two prologues is that of the hook?
         fs::write(folder.join("call-1"), "run").unwrap();
         let other = comment.replace("call-0", "call-1");
         for both in [format!("{text} {other}"), format!("source s && eval '{other}\n{text}'")] {
-            assert_eq!(of(&both), Prefixed::Nothing, "{both}");
+            assert_eq!(of(&both), PrefixedCommand::Nothing, "{both}");
         }
     }
 

@@ -9,7 +9,7 @@ use tollgate::workspace::{has_state, is_checkout};
 
 /// Why a folder is the workspace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum FoundBy {
+pub(crate) enum RootReason {
     /// The user gave it with `-C`.
     Name,
     /// The current folder, or a folder above it, has tollgate's state.
@@ -26,23 +26,23 @@ pub(crate) fn find(
     base: &Path,
     named: bool,
     mut accepts: impl FnMut(&Path) -> bool,
-) -> Result<(PathBuf, FoundBy), Fault> {
+) -> Result<(PathBuf, RootReason), Fault> {
     let fault =
         |path: &Path, source| Fault::Io { doing: "open the workspace", path: path.to_owned(), source };
     // Canonical first: the folders above a link are not those above its target.
     let base = fs::canonicalize(base).map_err(|source| fault(base, source))?;
     let mut found = |folder: &Path| match folder {
-        folder if has_state(folder) && accepts(folder) => Some(FoundBy::State),
-        folder if is_checkout(folder) => Some(FoundBy::Git),
+        folder if has_state(folder) && accepts(folder) => Some(RootReason::State),
+        folder if is_checkout(folder) => Some(RootReason::Git),
         _ => None,
     };
     let (root, found_by) = match named {
-        true => (base.as_path(), FoundBy::Name),
+        true => (base.as_path(), RootReason::Name),
         // The nearest decides: a state in a folder above a checkout was not made for it.
         false => {
             let nearest =
                 base.ancestors().find_map(|folder| found(folder).map(|found_by| (folder, found_by)));
-            nearest.unwrap_or((&base, FoundBy::Here))
+            nearest.unwrap_or((&base, RootReason::Here))
         }
     };
     if !root.is_dir() {

@@ -93,7 +93,7 @@ impl Invocation {
         Ok(tasks)
     }
 
-    /// The same, without recovery, for callers that need a plain fault.
+    /// The vault of this call's workspace, without recovery, for callers that need a plain fault.
     pub(crate) fn tasks_or_fault(&self) -> Result<LoggedVault> {
         let (root, _) = self.root()?;
         let settings = read_settings(&root.join(STATE_FOLDER).join("config.toml"))?;

@@ -52,13 +52,13 @@ pub(crate) struct Configured {
 /// A folder outside a workspace.
 #[derive(Debug, Clone)]
 pub(crate) struct OutsideFolder {
-    pub(crate) holds: Holds,
+    pub(crate) holds: FolderContent,
     pub(crate) path: PathBuf,
 }
 
 /// What is in a folder outside a workspace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Holds {
+pub(crate) enum FolderContent {
     /// The tasks.
     Vault,
     /// The logs of agents.
@@ -115,8 +115,8 @@ impl Configured {
         // A vault that another workspace names is for that one to agree to.
         let vault = named_outside(root, &settings).ok().flatten().filter(|(names, _)| names == root);
         let logs = settings.log.dir.as_deref().and_then(|dir| outside(root, dir));
-        let vault = vault.map(|(_, path)| OutsideFolder { holds: Holds::Vault, path });
-        let logs = logs.map(|path| OutsideFolder { holds: Holds::Logs, path });
+        let vault = vault.map(|(_, path)| OutsideFolder { holds: FolderContent::Vault, path });
+        let logs = logs.map(|path| OutsideFolder { holds: FolderContent::Logs, path });
         Ok(Self {
             path,
             bytes,

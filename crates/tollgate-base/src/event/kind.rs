@@ -163,14 +163,7 @@ impl Event {
                 task: payload["task"].as_str(),
                 step: payload["step"].as_str(),
             },
-            Self::MutationConflict(..)
-            | Self::MutationRefused(..)
-            | Self::LateExternalWrite(_)
-            | Self::ReservationExpired(_)
-            | Self::Breaker(_)
-            | Self::TurnStarted(_)
-            | Self::TurnEnded(_)
-            | Self::LedgerHealed(_) => Keys { change: None, task: None, step: None },
+            _ => Keys { change: None, task: None, step: None },
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What the ledger records: one variant of [`Event`] for each `action_type`, with a typed payload and a typed result.
 //!
-//! The list in `kind.rs` is the only definition; what people read of an event is the one `match` in `described.rs`. Code that acts on events matches without
-//! a wildcard, so that a new event does not compile until every reader has an answer for it.
+//! The list in `kind.rs` is the only definition; what people read of an event is the one `match` in `described.rs`. The audit and
+//! the server's figures match without a wildcard, so that a new event does not compile until they have an answer for it.
 //!
 //! Invariants:
 //! - the order of a payload's fields is the order of its keys in the file, and neither ever changes;

@@ -39,7 +39,7 @@ pub struct FileChanged {
     /// Its new path, if it was moved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub moved_to: Option<String>,
-    /// How well the change was protected. Not known of a change whose line another process wrote.
+    /// How well the change was protected. `None` if another process wrote this line, after the one that made the change had died.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guarantee: Option<Guarantee>,
     /// Whether its owner could be kept.

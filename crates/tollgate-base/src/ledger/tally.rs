@@ -7,8 +7,6 @@
 //! Invariant: a checkpoint is used only if the ledger still has the line of its cursor, or if older files were deleted,
 //! which leaves nothing to compare with. Otherwise everything is counted again.
 
-#![deny(clippy::wildcard_enum_match_arm)]
-
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::PathBuf;
@@ -64,19 +62,7 @@ impl Tally {
             Event::Release(released, _) if released.attempt.result == Verdict::Success => {
                 let _ = tally.and_modify(|tally| tally.breaker = None);
             }
-            Event::MutationConflict(..)
-            | Event::MutationRefused(..)
-            | Event::Mutation(..)
-            | Event::LateExternalWrite(_)
-            | Event::ReservationExpired(_)
-            | Event::Renew(_)
-            | Event::Release(..)
-            | Event::Approval(_)
-            | Event::Reclaim(..)
-            | Event::TurnStarted(_)
-            | Event::TurnEnded(_)
-            | Event::LedgerHealed(_)
-            | Event::Other { .. } => {}
+            _ => {}
         }
     }
 }

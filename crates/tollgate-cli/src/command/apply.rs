@@ -46,12 +46,12 @@ pub(crate) struct ApplyArgs {}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Given {
+struct ChangeInput {
     path: Option<PathBuf>,
     path_base64: Option<String>,
     content: Option<String>,
     content_base64: Option<String>,
-    edits: Option<Vec<GivenEdit>>,
+    edits: Option<Vec<EditInput>>,
     #[serde(default)]
     delete: bool,
     move_to: Option<PathBuf>,
@@ -61,7 +61,7 @@ struct Given {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct GivenEdit {
+struct EditInput {
     old_text: String,
     new_text: String,
     #[serde(default)]
@@ -92,7 +92,7 @@ pub(crate) fn run(invocation: &Invocation, _: &ApplyArgs) -> Result<Answer, CliE
 }
 
 fn read_changes(invocation: &Invocation, json: &[u8]) -> Result<Vec<Change>, CliError> {
-    let given: Vec<Given> = serde_json::from_slice(json).map_err(|error| {
+    let given: Vec<ChangeInput> = serde_json::from_slice(json).map_err(|error| {
         CliError::usage(
             format!("standard input is not a list of changes: {error}"),
             "give a JSON list such as `[{\"path\":\"a.md\",\"content\":\"new\"}]`; see `tollgate apply --help`",
@@ -131,14 +131,14 @@ fn not_base64(number: usize) -> CliError {
 }
 
 /// The action of the change with this number. The first change has the number 1.
-fn action(invocation: &Invocation, given: Given, number: usize) -> Result<Action, CliError> {
+fn action(invocation: &Invocation, given: ChangeInput, number: usize) -> Result<Action, CliError> {
     let mut actions = Vec::new();
     actions.extend(given.content.map(|text| Action::Write(text.into_bytes())));
     if let Some(text) = given.content_base64 {
         actions.push(Action::Write(decode_base64(&text).ok_or_else(|| not_base64(number))?));
     }
     actions.extend(given.edits.map(|edits| {
-        let edit = |edit: GivenEdit| {
+        let edit = |edit: EditInput| {
             let of = if edit.all { Edit::all } else { Edit::once };
             of(edit.old_text, edit.new_text)
         };

@@ -8,7 +8,7 @@ use tollgate::gate::Gate;
 use tollgate::guard::{Expected, Outcome};
 use tollgate::turn::TurnState;
 
-use crate::answer::{Answer, Said};
+use crate::answer::{Answer, Reply};
 use crate::error::CliError;
 use crate::invocation::Invocation;
 use crate::report::change::ChangeVerb;
@@ -28,7 +28,7 @@ pub(crate) fn change(
             // The change is made. If this sweep fails, the next one does its work.
             let _ = gate.workspace().sweep();
             let view = invocation.viewpoint();
-            Ok(Answer::Done(Said {
+            Ok(Answer::Done(Reply {
                 words: words::applied(&view, verb, &applied),
                 notes: match invocation.inner_state() {
                     // The run commits the change, with its own guarantee.

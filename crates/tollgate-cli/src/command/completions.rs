@@ -14,7 +14,7 @@ use serde_json::json;
 use tollgate::error::{Fault, Result};
 use tollgate::vault::state::State;
 
-use crate::answer::{Answer, Said};
+use crate::answer::{Answer, Reply};
 use crate::error::CliError;
 use crate::global_args::GlobalArgs;
 use crate::invocation::Invocation;
@@ -52,7 +52,7 @@ pub(crate) fn run(_: &Invocation, args: &CompletionsArgs) -> Result<Answer, CliE
         .map_err(|error| Fault::invalid(error.to_string()))?;
     let script = String::from_utf8_lossy(&script).trim().to_owned();
     let json = json!({"shell": shell, "script": script});
-    Ok(Answer::Done(Said { words: script, json, ..Said::default() }))
+    Ok(Answer::Done(Reply { words: script, json, ..Reply::default() }))
 }
 
 /// Answers a shell that asks, and ends the process then.

@@ -25,7 +25,7 @@ use tollgate_export::{
     VaultSource,
 };
 
-use crate::answer::{Answer, Form, Said};
+use crate::answer::{Answer, Form, Reply};
 use crate::error::CliError;
 use crate::invocation::Invocation;
 use crate::ledger_watch::{LedgerWatch, reader_is_gone};
@@ -131,7 +131,7 @@ pub(crate) fn run(invocation: &Invocation, args: &ExportArgs) -> Result<Answer, 
     exporter.save()?;
     let Some(destination) = destination else { return Ok(Answer::Streamed) };
     let (exported, rejected) = (exporter.exported(), exporter.rejected());
-    let said = Said {
+    let said = Reply {
         words: words::exported(exported, rejected, &destination),
         json: json!({
             "to": format.name,
@@ -139,7 +139,7 @@ pub(crate) fn run(invocation: &Invocation, args: &ExportArgs) -> Result<Answer, 
             "exported": exported,
             "rejected": rejected,
         }),
-        ..Said::default()
+        ..Reply::default()
     };
     Ok(if rejected == 0 { Answer::Done(said) } else { Answer::NotValid(said) })
 }

@@ -45,7 +45,7 @@ pub(crate) fn called_plainly(words: impl Iterator<Item = OsString>) -> Option<&'
     if command == "hook" && end.is_none() { host::named(host.to_str()?) } else { None }
 }
 
-/// The same as [`run`], for a call without options.
+/// Answers a call without options, which does not go through clap.
 pub(crate) fn run_at_once(host: &'static dyn Host) -> ExitCode {
     match say(host, &GlobalArgs::default()) {
         Ok(()) => ExitCode::SUCCESS,

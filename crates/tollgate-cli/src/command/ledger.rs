@@ -14,7 +14,7 @@ use tollgate::ledger::{Cursor, Followed, Ledger, Line, Verification};
 use tollgate::name::Agent;
 use tollgate::tasks::VaultHome;
 
-use crate::answer::{Answer, Form, Said, json_line};
+use crate::answer::{Answer, Form, Reply, json_line};
 use crate::command::number::number;
 use crate::error::CliError;
 use crate::invocation::Invocation;
@@ -98,12 +98,12 @@ struct LedgerAuditArgs {
 }
 
 /// A filter for lines.
-struct Wanted<'a> {
+struct LineFilter<'a> {
     agent: Option<&'a Agent>,
     action_type: Option<&'a str>,
 }
 
-impl Wanted<'_> {
+impl LineFilter<'_> {
     fn takes(&self, line: &Line) -> bool {
         self.agent.is_none_or(|agent| line.agent.as_ref() == Some(agent))
             && self.action_type.is_none_or(|wanted| line.event.action_type().eq_ignore_ascii_case(wanted))
@@ -120,12 +120,12 @@ pub(crate) fn run(invocation: &Invocation, args: &LedgerArgs) -> Result<Answer, 
 
 fn print_tail(invocation: &Invocation, args: &LedgerTailArgs) -> Result<Answer, CliError> {
     let ledger = invocation.ledger()?;
-    let wanted = Wanted { agent: invocation.named_agent(), action_type: args.action_type.as_deref() };
+    let wanted = LineFilter { agent: invocation.named_agent(), action_type: args.action_type.as_deref() };
     if args.follow {
         return follow(invocation, &ledger, args, &wanted);
     }
-    let newest = Newest::of(&ledger, args.lines, &wanted)?;
-    Ok(Answer::Done(Said {
+    let newest = NewestLines::of(&ledger, args.lines, &wanted)?;
+    Ok(Answer::Done(Reply {
         words: newest.lines.iter().map(words::ledger_line).collect::<Vec<_>>().join("\n"),
         notes: newest.notes(args.lines),
         json: newest.lines.iter().map(Line::json).collect(),
@@ -133,14 +133,14 @@ fn print_tail(invocation: &Invocation, args: &LedgerTailArgs) -> Result<Answer, 
 }
 
 /// The newest lines, in the order of the ledger.
-struct Newest {
+struct NewestLines {
     lines: VecDeque<Line>,
     /// The place after the last line, even if the filter rejects that line.
     end: Cursor,
     damaged: usize,
 }
 
-impl Newest {
+impl NewestLines {
     /// Why there are no lines, or fewer than in the file. This many were asked for.
     fn notes(&self, count: usize) -> String {
         match self.damaged {
@@ -150,7 +150,7 @@ impl Newest {
         }
     }
 
-    fn of(ledger: &Ledger, count: usize, wanted: &Wanted<'_>) -> Result<Self, Fault> {
+    fn of(ledger: &Ledger, count: usize, wanted: &LineFilter<'_>) -> Result<Self, Fault> {
         let mut newest = Self { lines: VecDeque::new(), end: Cursor::START, damaged: 0 };
         for line in ledger.newest_first()? {
             match line {
@@ -180,12 +180,12 @@ fn follow(
     invocation: &Invocation,
     ledger: &Ledger,
     args: &LedgerTailArgs,
-    wanted: &Wanted<'_>,
+    wanted: &LineFilter<'_>,
 ) -> Result<Answer, CliError> {
     let mut watch = LedgerWatch::new(ledger);
     let mut more = false;
     let mut stdout = BufWriter::new(io::stdout().lock());
-    let newest = Newest::of(ledger, args.lines, wanted)?;
+    let newest = NewestLines::of(ledger, args.lines, wanted)?;
     let (mut follower, mut fresh): (_, Vec<Line>) = (ledger.follow_from(newest.end), newest.lines.into());
     loop {
         for line in &fresh {
@@ -221,10 +221,10 @@ fn verify(invocation: &Invocation) -> Result<Answer, CliError> {
     let verdict = invocation.ledger()?.verify()?;
     drop(progress);
     let head_file = invocation.ledger_head(&invocation.root()?.0)?;
-    let said = Said {
+    let said = Reply {
         words: words::verdict(&invocation.viewpoint(), &verdict, head_file.as_deref()),
         json: verdict_json(&verdict, head_file.as_deref()),
-        ..Said::default()
+        ..Reply::default()
     };
     Ok(if verdict.problem.is_none() { Answer::Done(said) } else { Answer::NotValid(said) })
 }
@@ -238,8 +238,11 @@ fn audit_ledger(invocation: &Invocation, args: &LedgerAuditArgs) -> Result<Answe
     let progress = Progress::of("auditing the ledger");
     let report = audit(&invocation.ledger()?, &scope)?;
     drop(progress);
-    let said =
-        Said { words: words::audited(&report, &scope), json: audit_json(&report, shared), ..Said::default() };
+    let said = Reply {
+        words: words::audited(&report, &scope),
+        json: audit_json(&report, shared),
+        ..Reply::default()
+    };
     Ok(if report.is_sound() { Answer::Done(said) } else { Answer::NotValid(said) })
 }
 

@@ -8,7 +8,7 @@ use tollgate::guard::Outcome;
 use tollgate::merge::Merge;
 use tollgate::name::Agent;
 
-use crate::answer::{Answer, Said};
+use crate::answer::{Answer, Reply};
 use crate::error::CliError;
 use crate::invocation::Invocation;
 use crate::report::change::ChangeVerb;
@@ -52,12 +52,12 @@ pub(crate) fn run(invocation: &Invocation, args: &MergeArgs) -> Result<Answer, C
                 "message": why.to_string(),
             });
             let notes = words::no_merge(&view, &path, why);
-            return Ok(Answer::NotValid(Said { notes, json, ..Said::default() }));
+            return Ok(Answer::NotValid(Reply { notes, json, ..Reply::default() }));
         }
     };
     let mut json = merge_json(&merge);
     if !merge.clean || !args.write {
-        let said = Said {
+        let said = Reply {
             notes: words::merge_notes(&view, &merge),
             words: merge.content.strip_suffix('\n').unwrap_or(&merge.content).to_owned(),
             json,
@@ -74,7 +74,7 @@ pub(crate) fn run(invocation: &Invocation, args: &MergeArgs) -> Result<Answer, C
                 json.extend(more);
             }
             let applied = [applied];
-            Ok(Answer::Done(Said {
+            Ok(Answer::Done(Reply {
                 words: words::applied(&view, ChangeVerb::Merge, &applied) + &diff,
                 notes: words::weaker_guarantees(&view, &applied),
                 json,

@@ -1,7 +1,7 @@
 //! The command line: one file per command, and one list of them.
 //!
 //! The file of a command has its arguments, which are also its help, and the function that runs it. A new command is one new
-//! file (with its `mod` line) and one line in [`Command`], from which help, dispatch and completions follow.
+//! file (with its `mod` line) and one line in [`Command`], from which help, dispatch, completions and its place inside a run follow.
 
 mod apply;
 mod bytes;
@@ -74,40 +74,6 @@ Output
   for each stale file of a refused change, stdout has its report as one line of JSON, unless it is
   a terminal. On a terminal, text has colours; NO_COLOR=1 or CLICOLOR=0 switches them off.";
 
-commands! {
-    /// The commands, in the order of the help.
-    pub(crate) enum Command {
-        Init(init::InitArgs) => init::run,
-        Status(status::StatusArgs) => status::run,
-        Turn(turn::TurnArgs) => turn::run,
-        Read(read::ReadArgs) => read::run,
-        Write(write::WriteArgs) => write::run,
-        Edit(edit::EditArgs) => edit::run,
-        Create(create::CreateArgs) => create::run,
-        Delete(delete::DeleteArgs) => delete::run,
-        Move(move_file::MoveArgs) => move_file::run,
-        Apply(apply::ApplyArgs) => apply::run,
-        Merge(merge::MergeArgs) => merge::run,
-        Run(run::RunArgs) => run::run,
-        Task(task::TaskArgs) => task::run,
-        Work(work::WorkArgs) => work::run,
-        Sync(sync::SyncArgs) => sync::run,
-        Vault(vault::VaultArgs) => vault::run,
-        Mcp(mcp::McpArgs) => mcp::run,
-        Serve(serve::ServeArgs) => serve::run,
-        Token(token::TokenArgs) => token::run,
-        Undo(undo::UndoArgs) => undo::run,
-        Recovery(recovery::RecoveryArgs) => recovery::run,
-        Ledger(ledger::LedgerArgs) => ledger::run,
-        Export(export::ExportArgs) => export::run,
-        Hook(hook::HookArgs) => hook::run,
-        Doctor(doctor::DoctorArgs) => doctor::run,
-        Trust(trust::TrustArgs) => trust::run,
-        Man(man::ManArgs) => |_, args| man::run(args, Arguments::command()),
-        Completions(completions::CompletionsArgs) => completions::run,
-    }
-}
-
 /// How a command works inside a run.
 pub(crate) enum InRun {
     /// It needs neither files nor state.
@@ -120,34 +86,36 @@ pub(crate) enum InRun {
     Never,
 }
 
-impl Command {
-    pub(crate) fn in_run(&self) -> InRun {
-        match self {
-            Self::Run(_) | Self::Hook(_) | Self::Man(_) | Self::Completions(_) => InRun::Here,
-            Self::Read(_)
-            | Self::Write(_)
-            | Self::Edit(_)
-            | Self::Create(_)
-            | Self::Delete(_)
-            | Self::Move(_)
-            | Self::Apply(_)
-            | Self::Mcp(_) => InRun::OnView,
-            Self::Status(_)
-            | Self::Turn(_)
-            | Self::Merge(_)
-            | Self::Task(_)
-            | Self::Sync(_)
-            | Self::Undo(_)
-            | Self::Recovery(_)
-            | Self::Ledger(_)
-            | Self::Doctor(_) => InRun::Carried,
-            Self::Init(_)
-            | Self::Work(_)
-            | Self::Vault(_)
-            | Self::Serve(_)
-            | Self::Token(_)
-            | Self::Export(_)
-            | Self::Trust(_) => InRun::Never,
-        }
+commands! {
+    /// The commands, in the order of the help, and how each works inside a run.
+    pub(crate) enum Command {
+        Init(init::InitArgs): Never => init::run,
+        Status(status::StatusArgs): Carried => status::run,
+        Turn(turn::TurnArgs): Carried => turn::run,
+        Read(read::ReadArgs): OnView => read::run,
+        Write(write::WriteArgs): OnView => write::run,
+        Edit(edit::EditArgs): OnView => edit::run,
+        Create(create::CreateArgs): OnView => create::run,
+        Delete(delete::DeleteArgs): OnView => delete::run,
+        Move(move_file::MoveArgs): OnView => move_file::run,
+        Apply(apply::ApplyArgs): OnView => apply::run,
+        Merge(merge::MergeArgs): Carried => merge::run,
+        Run(run::RunArgs): Here => run::run,
+        Task(task::TaskArgs): Carried => task::run,
+        Work(work::WorkArgs): Never => work::run,
+        Sync(sync::SyncArgs): Carried => sync::run,
+        Vault(vault::VaultArgs): Never => vault::run,
+        Mcp(mcp::McpArgs): OnView => mcp::run,
+        Serve(serve::ServeArgs): Never => serve::run,
+        Token(token::TokenArgs): Never => token::run,
+        Undo(undo::UndoArgs): Carried => undo::run,
+        Recovery(recovery::RecoveryArgs): Carried => recovery::run,
+        Ledger(ledger::LedgerArgs): Carried => ledger::run,
+        Export(export::ExportArgs): Never => export::run,
+        Hook(hook::HookArgs): Here => hook::run,
+        Doctor(doctor::DoctorArgs): Carried => doctor::run,
+        Trust(trust::TrustArgs): Never => trust::run,
+        Man(man::ManArgs): Here => |_, args| man::run(args, Arguments::command()),
+        Completions(completions::CompletionsArgs): Here => completions::run,
     }
 }

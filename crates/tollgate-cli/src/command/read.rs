@@ -11,7 +11,7 @@ use tollgate::part::Part;
 use tollgate::visible::plain;
 
 use super::bytes::put_content;
-use crate::answer::{Answer, Form, Said};
+use crate::answer::{Answer, Form, Reply};
 use crate::error::CliError;
 use crate::invocation::Invocation;
 use crate::words;
@@ -90,7 +90,7 @@ pub(crate) fn run(invocation: &Invocation, args: &ReadArgs) -> Result<Answer, Cl
             Outcome::Done(read) => {
                 let mut json = json!({"file_path": read.path.to_string(), "sha256": read.sha256});
                 put_content(&mut json, read.bytes);
-                Ok(Answer::Done(Said { json, ..Said::default() }))
+                Ok(Answer::Done(Reply { json, ..Reply::default() }))
             }
             Outcome::Refused(refused) => Ok(Answer::ReadRefused(refused)),
         },

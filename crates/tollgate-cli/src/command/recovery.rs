@@ -10,7 +10,7 @@ use tollgate::recovery::RecoveryEntry;
 
 use super::bytes::put_content;
 use super::change::change_one;
-use crate::answer::{Answer, Form, Said};
+use crate::answer::{Answer, Form, Reply};
 use crate::error::CliError;
 use crate::invocation::Invocation;
 use crate::report::change::ChangeVerb;
@@ -76,7 +76,7 @@ fn list(invocation: &Invocation, path: Option<&std::path::Path>) -> Result<Answe
     }
     let json = kept.iter().map(kept_json).collect();
     let words = words::kept(&invocation.viewpoint(), &kept);
-    Ok(Answer::Table(Said { words, json, ..Said::default() }))
+    Ok(Answer::Table(Reply { words, json, ..Reply::default() }))
 }
 
 fn show(invocation: &Invocation, id: &str) -> Result<Answer, CliError> {
@@ -94,7 +94,7 @@ fn show(invocation: &Invocation, id: &str) -> Result<Answer, CliError> {
         Form::Json => {
             let mut json = kept_json(&kept);
             put_content(&mut json, bytes);
-            Ok(Answer::Done(Said { json, ..Said::default() }))
+            Ok(Answer::Done(Reply { json, ..Reply::default() }))
         }
     }
 }

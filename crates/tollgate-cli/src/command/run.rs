@@ -21,12 +21,12 @@ use tollgate_run::{
     RunRequest,
 };
 
-use crate::answer::{Answer, Form, Said};
+use crate::answer::{Answer, Form, Reply};
 use crate::carrier;
 use crate::error::CliError;
 use crate::invocation::Invocation;
 use crate::output;
-use crate::prefixed::{self, Prefixed};
+use crate::prefixed::{self, PrefixedCommand};
 use crate::run_turn::RunTurn;
 use crate::surroundings::Surroundings;
 use crate::words::{self, NoteReader};
@@ -129,10 +129,10 @@ fn run_prefixed(invocation: &Invocation, text: &OsStr, shell: Option<&OsString>)
     let folders = invocation.folders_of_turns();
     let shell = shell.cloned().unwrap_or_else(|| prefixed::shell_for(text, Surroundings::shell()));
     match prefixed::command(text, &Surroundings::executable(), shell, &folders) {
-        Prefixed::Execute(words) => replace_this_process(&words),
-        Prefixed::Nothing => Answer::Exit(
+        PrefixedCommand::Execute(words) => replace_this_process(&words),
+        PrefixedCommand::Nothing => Answer::Exit(
             prefixed::NOT_GUARDED,
-            Said { notes: words::no_prologue().into(), ..Said::default() },
+            Reply { notes: words::no_prologue().into(), ..Reply::default() },
         ),
     }
 }
@@ -146,7 +146,7 @@ fn replace_this_process(command: &[OsString]) -> Answer {
         _ => RunEnd::NotExecutable,
     };
     let notes = words::did_not_start(program, end);
-    Answer::Exit(end.code(), Said { notes, ..Said::default() })
+    Answer::Exit(end.code(), Reply { notes, ..Reply::default() })
 }
 
 /// Runs the command, prints what there is to say, lets the process in front end, and waits for processes that the command
@@ -193,13 +193,13 @@ fn leave_the_terminal() {
 }
 
 /// What is left to do, and with what.
-type Left = (AfterRun, Gate, Box<dyn TurnState>);
+type UnfinishedRun = (AfterRun, Gate, Box<dyn TurnState>);
 
 fn guarded(
     invocation: &Invocation,
     args: &RunArgs,
     supervisor: &Supervisor,
-) -> Result<(Answer, RunEnd, Left), CliError> {
+) -> Result<(Answer, RunEnd, UnfinishedRun), CliError> {
     let gate = invocation.gate()?;
     let (turn, folder): (Box<dyn TurnState>, PathBuf) = match (&args.by_hook, invocation.turn_id()?) {
         (Some(turns), Some(id)) => {
@@ -277,5 +277,5 @@ fn answer(invocation: &Invocation, args: &RunArgs, outcome: &RunOutcome) -> Answ
         // A search has thousands of reads.
         Form::Words => Value::Null,
     };
-    Answer::Exit(code, Said { notes, json, words: String::new() })
+    Answer::Exit(code, Reply { notes, json, words: String::new() })
 }

@@ -17,7 +17,7 @@ use tollgate::vault::state::State;
 use tollgate::visible::plain;
 use tollgate::workspace::{STATE_FOLDER, has_state, read_settings};
 
-use crate::answer::{Answer, Said};
+use crate::answer::{Answer, Reply};
 use crate::error::CliError;
 use crate::hook::checkup::glance;
 use crate::invocation::Invocation;
@@ -64,10 +64,10 @@ pub(crate) fn run(invocation: &Invocation, _: &StatusArgs) -> Result<Answer, Cli
     }
     status.problems.extend(problems(&status));
     status.needs_person = !status.problems.is_empty() || !status.pending_approvals.is_empty();
-    let said = Said {
+    let said = Reply {
         words: words::status(&invocation.viewpoint(), &status),
         json: serde_json::to_value(&status).unwrap_or_default(),
-        ..Said::default()
+        ..Reply::default()
     };
     Ok(if status.needs_person { Answer::NotValid(said) } else { Answer::Done(said) })
 }

@@ -9,7 +9,7 @@ use signal_hook::iterator::Signals;
 use tollgate::error::Fault;
 use tollgate::vault::view::ViewOptions;
 
-use crate::answer::{Answer, Form, Said, json_line};
+use crate::answer::{Answer, Form, Reply, json_line};
 use crate::error::CliError;
 use crate::invocation::Invocation;
 use crate::output;
@@ -59,7 +59,7 @@ pub(crate) fn run(invocation: &Invocation, args: &SyncArgs) -> Result<Answer, Cl
     };
     let (reclaimed, passed) = tasks.vault.reclaim(invocation.now())?;
     let followed = round.followed.as_ref().map(|followed| followed.word);
-    Ok(Answer::Done(Said {
+    Ok(Answer::Done(Reply {
         json: json!({
             "tip": round.tip,
             "news": round.news,
@@ -97,14 +97,14 @@ fn one_round(tasks: &LoggedVault, options: ViewOptions) -> Result<Answer, CliErr
     let until = Instant::now() + 2 * options.settle + Duration::from_secs(1);
     let Some(mut view) = tasks.open_view(options)? else {
         let json = json!({"view": "kept_by_another_process", "unfinished": []});
-        return Ok(Answer::Done(Said {
+        return Ok(Answer::Done(Reply {
             words: words::VIEW_KEPT_ELSEWHERE.to_owned(),
             json,
-            ..Said::default()
+            ..Reply::default()
         }));
     };
     let unfinished = view.work_until(until)?;
     let word = if unfinished.is_empty() { "up_to_date" } else { "unfinished" };
     let json = json!({"view": word, "unfinished": unfinished});
-    Ok(Answer::Done(Said { words: words::view_round(&unfinished), json, ..Said::default() }))
+    Ok(Answer::Done(Reply { words: words::view_round(&unfinished), json, ..Reply::default() }))
 }

@@ -6,7 +6,7 @@ use tollgate::error::Fault;
 use tollgate::name::Agent;
 use tollgate_server::tokens::{Token, TokenFile, TokenScope};
 
-use crate::answer::{Answer, Said};
+use crate::answer::{Answer, Reply};
 use crate::error::CliError;
 use crate::invocation::Invocation;
 use crate::words;
@@ -71,30 +71,34 @@ pub(crate) fn run(invocation: &Invocation, args: &TokenArgs) -> Result<Answer, C
         TokenCommand::List => {
             let tokens = file.list()?;
             let row = |token: &Token| json!({"name": token.name, "opens": token.opens, "added": token.added});
-            Said { words: words::tokens(&tokens), json: tokens.iter().map(row).collect(), ..Said::default() }
+            Reply {
+                words: words::tokens(&tokens),
+                json: tokens.iter().map(row).collect(),
+                ..Reply::default()
+            }
         }
         TokenCommand::Remove { name } => {
             if !file.remove(name)? {
                 return Err(Fault::Missing { what: format!("the token of `{name}`") }.into());
             }
-            Said {
+            Reply {
                 words: words::token_removed(name),
                 json: json!({"name": name, "removed": true}),
-                ..Said::default()
+                ..Reply::default()
             }
         }
     };
     Ok(Answer::Done(said))
 }
 
-fn add(invocation: &Invocation, file: &TokenFile, name: &Agent, opens: TokenScope) -> Result<Said, CliError> {
+fn add(invocation: &Invocation, file: &TokenFile, name: &Agent, opens: TokenScope) -> Result<Reply, CliError> {
     let Some(secret) = file.add(name, opens, invocation.now())? else {
         return Err(CliError::usage(
             format!("there already is a token for `{name}`, and its secret cannot be shown again"),
             format!("run `tollgate token remove {name}` first, or choose another name"),
         ));
     };
-    Ok(Said {
+    Ok(Reply {
         // Alone on stdout, so that `$(tollgate token add blue)` is the token.
         words: secret.reveal().to_owned(),
         notes: words::token_added(name, opens),

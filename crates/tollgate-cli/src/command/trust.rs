@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::json;
 
-use crate::answer::{Answer, Said};
+use crate::answer::{Answer, Reply};
 use crate::error::CliError;
 use crate::invocation::Invocation;
 use crate::person::Person;
@@ -48,7 +48,7 @@ pub(crate) fn run(invocation: &Invocation, args: &TrustArgs) -> Result<Answer, C
     };
     if args.remove {
         let words = words::forgotten(&invocation.viewpoint(), &root, store.forget(&root)?);
-        return Ok(Answer::Done(Said { words, json: json(false), ..Said::default() }));
+        return Ok(Answer::Done(Reply { words, json: json(false), ..Reply::default() }));
     }
     let text = words::to_trust(&invocation.viewpoint(), &root, &configured, store.stranger(&root));
     if !person.agrees(&text, words::TRUST_QUESTION)? {
@@ -56,13 +56,13 @@ pub(crate) fn run(invocation: &Invocation, args: &TrustArgs) -> Result<Answer, C
     }
     store.agree(&root, &configured)?;
     let words = words::trusted(&invocation.viewpoint(), &root);
-    Ok(Answer::Done(Said { words, json: json(true), ..Said::default() }))
+    Ok(Answer::Done(Reply { words, json: json(true), ..Reply::default() }))
 }
 
 fn refused(reason: &str, message: &str) -> Answer {
-    Answer::NotValid(Said {
+    Answer::NotValid(Reply {
         notes: words::trust_refused(message),
         json: json!({"trusted": false, "refused": true, "reason": reason, "message": message}),
-        ..Said::default()
+        ..Reply::default()
     })
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tollgate::name::TurnId;
 use tollgate::turn::{Extent, TurnState};
 
-use crate::answer::{Answer, Said};
+use crate::answer::{Answer, Reply};
 use crate::error::CliError;
 use crate::invocation::Invocation;
 use crate::words;
@@ -74,10 +74,10 @@ fn begin(invocation: &Invocation) -> Result<Answer, CliError> {
     let leaves = gate.workspace().settings().guard.unread.into();
     let turn = invocation.new_turns()?.begin(TurnId::new()?, agent, invocation.now(), leaves)?;
     gate.record_turn_start(&turn)?;
-    Ok(Answer::Done(Said {
+    Ok(Answer::Done(Reply {
         words: turn.id().to_string(),
         json: json!({"turn_id": turn.id()}),
-        ..Said::default()
+        ..Reply::default()
     }))
 }
 
@@ -88,10 +88,10 @@ fn end(invocation: &Invocation) -> Result<Answer, CliError> {
     let (id, files) = (turn.id().clone(), turn.files()?.len());
     turns.end(turn)?;
     let _ = gate.workspace().sweep();
-    Ok(Answer::Done(Said {
+    Ok(Answer::Done(Reply {
         words: words::turn_ended(&id, files),
         json: json!({"turn_id": id, "ended": true, "files": files}),
-        ..Said::default()
+        ..Reply::default()
     }))
 }
 
@@ -108,10 +108,10 @@ fn show(invocation: &Invocation) -> Result<Answer, CliError> {
             })
         })
         .collect();
-    Ok(Answer::Done(Said {
+    Ok(Answer::Done(Reply {
         words: words::turn_shown(&invocation.viewpoint(), &turn, &files),
         json: json!({"turn_id": turn.id(), "agent": turn.agent(), "files": json}),
-        ..Said::default()
+        ..Reply::default()
     }))
 }
 
@@ -131,10 +131,10 @@ fn list(invocation: &Invocation) -> Result<Answer, CliError> {
             json!({"turn_id": id, "agent": agent, "started": started, "files": files})
         })
         .collect();
-    Ok(Answer::Done(Said {
+    Ok(Answer::Done(Reply {
         words: words::turns(&invocation.viewpoint(), &turns),
         json: json.into(),
-        ..Said::default()
+        ..Reply::default()
     }))
 }
 
@@ -144,9 +144,9 @@ fn hash(invocation: &Invocation, path: &std::path::Path) -> Result<Answer, CliEr
     let given = invocation.path(path)?;
     let path = gate.workspace().canonical(&given)?;
     let hash = gate.get_initial_hash(&turn, given)?;
-    Ok(Answer::Done(Said {
+    Ok(Answer::Done(Reply {
         words: hash.map_or_else(|| "none".into(), |hash| hash.to_string()),
         json: json!({"file_path": path.to_string(), "initial_hash": hash}),
-        ..Said::default()
+        ..Reply::default()
     }))
 }

@@ -12,7 +12,7 @@ use tollgate::merge::diff_texts;
 use tollgate::recovery::{RecoveryEntry, RecoveryKind};
 use tollgate::turn::FileState;
 
-use crate::answer::{Answer, Said};
+use crate::answer::{Answer, Reply};
 use crate::error::CliError;
 use crate::invocation::Invocation;
 use crate::person::Person;
@@ -93,7 +93,7 @@ pub(crate) fn run(invocation: &Invocation, args: &UndoArgs) -> Result<Answer, Cl
             json["diff"] = diff.into();
             let applied = [applied];
             let words = words::applied(&view, ChangeVerb::Restore, &applied);
-            Ok(Answer::Done(Said {
+            Ok(Answer::Done(Reply {
                 words: if args.yes { format!("{shown}\n{words}") } else { words },
                 notes: words::weaker_guarantees(&view, &applied),
                 json,
@@ -152,9 +152,9 @@ fn refused(reason: &str, message: &str) -> Answer {
     let (first, hint) =
         message.split_once("\nhint: ").map_or((message, None), |(first, hint)| (first, Some(hint)));
     let first = first.trim_start_matches("refused: ");
-    Answer::NotValid(Said {
+    Answer::NotValid(Reply {
         notes: message.to_owned(),
         json: json!({"refused": true, "reason": reason, "message": first, "hint": hint}),
-        ..Said::default()
+        ..Reply::default()
     })
 }

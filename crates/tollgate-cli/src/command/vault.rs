@@ -9,7 +9,7 @@ use tollgate::tasks::check_store;
 use tollgate::vault::copy::{CopiedHistory, copy};
 use tollgate::visible::plain;
 
-use crate::answer::{Answer, Form, Said};
+use crate::answer::{Answer, Form, Reply};
 use crate::error::CliError;
 use crate::invocation::Invocation;
 use crate::output;
@@ -85,7 +85,7 @@ pub(crate) fn run(invocation: &Invocation, args: &VaultArgs) -> Result<Answer, C
         }
     };
     match copy(from.vault.store(), to.vault.store(), invocation.now(), &mut progress)? {
-        Ok(report) => Ok(Answer::Done(Said {
+        Ok(report) => Ok(Answer::Done(Reply {
             json: json!({
                 "copied": true,
                 "from": from.store,
@@ -100,7 +100,7 @@ pub(crate) fn run(invocation: &Invocation, args: &VaultArgs) -> Result<Answer, C
             words: words::vault_copied(&report, from.store, to.store),
             notes: words::unfit(&report.unfit),
         })),
-        Err(denial) => Ok(Answer::NotValid(Said {
+        Err(denial) => Ok(Answer::NotValid(Reply {
             json: json!({"copied": false, "reason": denial.to_string()}),
             words: String::new(),
             notes: words::not_copied(&denial),

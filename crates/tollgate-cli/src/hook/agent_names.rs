@@ -76,7 +76,7 @@ impl NameRequest<'_> {
     pub(super) fn name(self, turns: &SharedTurns, folder: &Path, root: &Path, settings: &Settings) -> Agent {
         let kept_in = folder.join("name");
         let kept = kept(&kept_in);
-        if let Some((name, Use::Noted)) = kept {
+        if let Some((name, NameUse::Noted)) = kept {
             return name;
         }
         let kept = kept.map(|(name, _)| name);
@@ -120,7 +120,7 @@ impl NameRequest<'_> {
             None => {
                 // A time in the future, because the clock was set back, is not long ago.
                 list.sessions.retain(|known| now.duration_since(known.used) < FORGOTTEN);
-                let Some(name) = list.free(self.host, kept, &Remains::of(turns, home)?) else {
+                let Some(name) = list.free(self.host, kept, &NameTraces::of(turns, home)?) else {
                     return Ok(None);
                 };
                 list.sessions.push(NamedSession {
@@ -158,7 +158,7 @@ impl NameList {
     }
 
     /// The name that the session had, else the name of this program with the lowest number, if nobody else has it.
-    fn free(&self, host: &str, kept: Option<Agent>, remains: &Remains) -> Option<Agent> {
+    fn free(&self, host: &str, kept: Option<Agent>, remains: &NameTraces) -> Option<Agent> {
         let is_listed = |name: &Agent| self.sessions.iter().any(|known| known.name == *name);
         if self.sessions.len() >= MOST {
             return None;
@@ -173,13 +173,13 @@ impl NameList {
 }
 
 /// What an earlier session may have left under its name, and what people have given a name to.
-struct Remains {
+struct NameTraces {
     home: VaultHome,
     known: PathBuf,
     in_turns: BTreeSet<Agent>,
 }
 
-impl Remains {
+impl NameTraces {
     fn of(turns: &SharedTurns, home: VaultHome) -> Result<Self, Fault> {
         let in_turns = turns.list()?.iter().map(|turn| turn.agent().clone()).collect();
         Ok(Self { home, known: turns.folder().join("known"), in_turns })
@@ -208,18 +208,18 @@ fn home(root: &Path, settings: &Settings) -> Result<VaultHome, Fault> {
 }
 
 /// Whether a session has noted lately that its name is in use.
-enum Use {
+enum NameUse {
     Noted,
     Old,
 }
 
 /// The name in a private folder.
-fn kept(path: &Path) -> Option<(Agent, Use)> {
+fn kept(path: &Path) -> Option<(Agent, NameUse)> {
     let mut file = private::open(path, OFlags::RDONLY).ok()?;
     let mut name = String::new();
     file.read_to_string(&mut name).ok()?;
     let noted = file.metadata().and_then(|found| found.modified()).ok()?;
     // An age that is not known, because the clock was set back, is an old one.
     let is_new = SystemTime::now().duration_since(noted).is_ok_and(|age| age < NOTED);
-    Some((name.parse().ok()?, if is_new { Use::Noted } else { Use::Old }))
+    Some((name.parse().ok()?, if is_new { NameUse::Noted } else { NameUse::Old }))
 }

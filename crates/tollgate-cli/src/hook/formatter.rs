@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 
 /// What became of a file that is not as the turn last saw it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Adopted {
+pub(super) enum Adoption {
     /// It is the agent's own text, formatted; or no formatter can tell.
     Done,
     /// The workspace has a formatter for it that the user has not trusted, so it was not run.
@@ -30,24 +30,24 @@ pub(super) fn adopt(
     trust: &TrustStore,
     turn: &dyn TurnState,
     path: &Path,
-) -> Result<Adopted, Fault> {
-    let Some(ending) = path.extension().and_then(|ending| ending.to_str()) else { return Ok(Adopted::Done) };
+) -> Result<Adoption, Fault> {
+    let Some(ending) = path.extension().and_then(|ending| ending.to_str()) else { return Ok(Adoption::Done) };
     if !trust.has_formatters(&workspace.settings().hooks) {
-        return Ok(Adopted::Done);
+        return Ok(Adoption::Done);
     }
     let canonical = workspace.canonical(path)?;
     let Some(known) = turn.get(&canonical)?.and_then(|sighting| sighting.baseline(Extent::Whole).digest())
     else {
-        return Ok(Adopted::Done);
+        return Ok(Adoption::Done);
     };
-    let Ok(there) = std::fs::read(canonical.as_path()) else { return Ok(Adopted::Done) };
+    let Ok(there) = std::fs::read(canonical.as_path()) else { return Ok(Adoption::Done) };
     let there_digest = Digest::of(&there);
     if there_digest == known {
-        return Ok(Adopted::Done);
+        return Ok(Adoption::Done);
     }
     let command = match trust.formatter(workspace.path(), ending)? {
-        Formatter::None => return Ok(Adopted::Done),
-        Formatter::Untrusted => return Ok(Adopted::Untrusted),
+        Formatter::None => return Ok(Adoption::Done),
+        Formatter::Untrusted => return Ok(Adoption::Untrusted),
         Formatter::Trusted(command) => command,
     };
     if let Some(text) = turn.text(known)?
@@ -57,7 +57,7 @@ pub(super) fn adopt(
         turn.keep_text(there_digest, &there)?;
         turn.wrote(&canonical, FileState::Present(there_digest))?;
     }
-    Ok(Adopted::Done)
+    Ok(Adoption::Done)
 }
 
 fn run(command: &[String], root: &Path, path: &Path, text: &[u8]) -> Option<Vec<u8>> {

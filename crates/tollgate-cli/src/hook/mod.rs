@@ -38,7 +38,7 @@ use tollgate::workspace::has_state;
 use crate::error::CliError;
 use crate::global_args::GlobalArgs;
 use crate::host::Host;
-use crate::host::event::{Aftermath, Call, Deeds, Heard, HookEvent};
+use crate::host::event::{Call, HookCall, HookEvent, ToolEffects, ToolReport};
 use crate::invocation::Invocation;
 use crate::surroundings::Surroundings;
 use crate::words;
@@ -99,7 +99,7 @@ struct Hook {
     /// The program was set up to call this hook. Otherwise it calls the hook of another program, whose configuration it also
     /// reads.
     is_own: bool,
-    heard: Heard,
+    heard: HookCall,
     /// A call of the command in the agent's folder.
     home: Invocation,
 }
@@ -121,7 +121,7 @@ impl Hook {
             }
             (_, Weight::Writes) => true,
             // A command without a known target may run if it cannot be judged, unless it must run as a transaction.
-            (HookEvent::Before(Call { deeds: Deeds::Shell { .. }, .. }), Weight::Harmless) => {
+            (HookEvent::Before(Call { effects: ToolEffects::Shell { .. }, .. }), Weight::Harmless) => {
                 settings.run.runs(self.host.name())
             }
             // So may an unknown tool, even if it names a file: most of them change none.
@@ -139,11 +139,15 @@ impl Hook {
             _ => return plan,
         };
         let home = Surroundings::home();
-        match &call.deeds {
-            Deeds::Files(deeds) => deeds.iter().for_each(|deed| plan.add(deed, &self.heard.folder)),
-            Deeds::Unknown if is_before => plan.suspect(&call.input, &self.heard.folder, home.as_deref()),
-            Deeds::Unknown => {}
-            Deeds::Shell { commands, folder, .. } => {
+        match &call.effects {
+            ToolEffects::Files(effects) => {
+                effects.iter().for_each(|effect| plan.add(effect, &self.heard.folder));
+            }
+            ToolEffects::Unknown if is_before => {
+                plan.suspect(&call.input, &self.heard.folder, home.as_deref());
+            }
+            ToolEffects::Unknown => {}
+            ToolEffects::Shell { commands, folder, .. } => {
                 plan.shell = true;
                 // After the tool only the names in the command's text count, and they need no parser.
                 if is_before {
@@ -344,7 +348,7 @@ impl Hook {
     }
 
     /// After a tool: every workspace that has recorded the call settles it.
-    fn after(&self, call: &Call, aftermath: &Aftermath) -> Result<Option<Value>, CliError> {
+    fn after(&self, call: &Call, aftermath: &ToolReport) -> Result<Option<Value>, CliError> {
         let (home, is_set_up) = self.home_root();
         let all = self.home.folders_of_turns();
         let mut roots = session::workspaces_of(self.names(), Some(call.id_or_input().as_bytes()), &all);

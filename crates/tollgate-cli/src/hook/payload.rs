@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::plan::Weight;
 use crate::error::CliError;
-use crate::host::event::Heard;
+use crate::host::event::HookCall;
 use crate::host::{self, Host};
 use crate::words;
 
@@ -71,7 +71,7 @@ pub(super) fn read_stdin(deadline: Instant) -> Result<Vec<u8>, String> {
 pub(super) fn understand(
     called: &'static dyn Host,
     bytes: &[u8],
-) -> Result<(&'static dyn Host, Heard), BadPayload> {
+) -> Result<(&'static dyn Host, HookCall), BadPayload> {
     // Some programs on some systems send a byte order mark first.
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let bad = |answer_to: &'static dyn Host, text: &str, why: String| {

@@ -82,7 +82,7 @@ impl PendingCall {
     }
 
     /// Takes the call of this name, if it was recorded and no other process has taken it.
-    pub(super) fn take(folder: &Path, name: &str) -> Result<Option<(Self, Since)>, Fault> {
+    pub(super) fn take(folder: &Path, name: &str) -> Result<Option<(Self, CallTime)>, Fault> {
         take(&path(folder, name))
     }
 
@@ -134,10 +134,10 @@ fn is_later(path: &Path) -> bool {
 }
 
 /// Takes a call by renaming its file. A call of a later version is not taken.
-pub(super) fn take(path: &Path) -> Result<Option<(PendingCall, Since)>, Fault> {
+pub(super) fn take(path: &Path) -> Result<Option<(PendingCall, CallTime)>, Fault> {
     let fault = |doing| move |source| Fault::Io { doing, path: path.to_owned(), source };
     let since = match fs::symlink_metadata(path) {
-        Ok(found) => Since(changed(&found)),
+        Ok(found) => CallTime(changed(&found)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(fault("look at")(error)),
     };
@@ -174,7 +174,7 @@ pub(super) fn hash_of(path: &Path) -> io::Result<Digest> {
 
 /// When a call was recorded, by the kernel's clock for files.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Since(i128);
+pub(super) struct CallTime(i128);
 
 /// When a file was last changed, by its ctime. Unlike the mtime, programs cannot set it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -185,8 +185,8 @@ pub(super) enum LastChange {
     Since,
 }
 
-impl Since {
-    /// The same on the clock of the ledger. No line is later than a time that this clock does not have.
+impl CallTime {
+    /// This time on the clock of the ledger. No line is later than a time that this clock does not have.
     pub(super) fn time(self) -> Timestamp {
         Timestamp::from_nanosecond(self.0).unwrap_or(Timestamp::MAX)
     }

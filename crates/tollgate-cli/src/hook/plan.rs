@@ -8,7 +8,7 @@ use tollgate::edit::{Edit, Occurrence};
 use tollgate::turn::{Extent, TEXT_PER_FILE};
 
 use super::shell;
-use crate::host::event::{Deed, Hunk};
+use crate::host::event::{FileEffect, Hunk};
 use crate::host::patch;
 
 /// The largest number of files of an unknown tool.
@@ -34,7 +34,7 @@ pub(super) enum Weight {
 #[derive(Debug, Default)]
 pub(super) struct ToolPlan {
     pub(super) reads: Vec<(PathBuf, Extent)>,
-    pub(super) changes: Vec<Planned>,
+    pub(super) changes: Vec<PlannedChange>,
     /// Paths that it creates or changes without changing the content of a file.
     pub(super) touched: Vec<PathBuf>,
     /// A shell runs it, so it may do more than is listed here.
@@ -55,7 +55,7 @@ pub(super) struct ToolPlan {
 
 /// A file that a tool will change.
 #[derive(Debug)]
-pub(super) struct Planned {
+pub(super) struct PlannedChange {
     pub(super) path: PathBuf,
     pub(super) extent: Extent,
     pub(super) text: Text,
@@ -97,20 +97,20 @@ impl ToolPlan {
         self.reads.is_empty() && self.changes.is_empty() && self.touched.is_empty()
     }
 
-    pub(super) fn add(&mut self, deed: &Deed, folder: &Path) {
-        let (path, extent, text) = match deed {
-            Deed::Read(path, extent) => return self.reads.push((folder.join(path), *extent)),
-            Deed::Write(path, Some(text)) => (path, Extent::Whole, Text::Exactly(text.clone())),
-            Deed::Write(path, None) => (path, Extent::Whole, Text::Unknown),
-            Deed::Edit(path, edits) => (path, Extent::Part, Text::Edited(edits.clone())),
-            Deed::Patch(path, hunks) => (path, Extent::Part, Text::Patched(hunks.clone())),
-            Deed::Delete(path) => (path, Extent::Whole, Text::Unknown),
-            Deed::Unreadable => {
+    pub(super) fn add(&mut self, effect: &FileEffect, folder: &Path) {
+        let (path, extent, text) = match effect {
+            FileEffect::Read(path, extent) => return self.reads.push((folder.join(path), *extent)),
+            FileEffect::Write(path, Some(text)) => (path, Extent::Whole, Text::Exactly(text.clone())),
+            FileEffect::Write(path, None) => (path, Extent::Whole, Text::Unknown),
+            FileEffect::Edit(path, edits) => (path, Extent::Part, Text::Edited(edits.clone())),
+            FileEffect::Patch(path, hunks) => (path, Extent::Part, Text::Patched(hunks.clone())),
+            FileEffect::Delete(path) => (path, Extent::Whole, Text::Unknown),
+            FileEffect::Unreadable => {
                 self.unreadable = true;
                 return;
             }
         };
-        self.changes.push(Planned {
+        self.changes.push(PlannedChange {
             path: folder.join(path),
             extent,
             text,
@@ -136,7 +136,7 @@ impl ToolPlan {
                 continue;
             }
             let mut patch = Self::default();
-            patch::deeds(text).iter().for_each(|deed| patch.add(deed, folder));
+            patch::effects(text).iter().for_each(|effect| patch.add(effect, folder));
             if commands < COMMANDS && text.contains(|c: char| c.is_whitespace() || c == '>') {
                 commands += 1;
                 patch.follow(shell::effects(text, folder, home));
@@ -156,7 +156,7 @@ impl ToolPlan {
         if !effects.unclear {
             self.reads.extend(effects.reads);
         }
-        self.changes.extend(effects.changes.into_iter().map(|change| Planned {
+        self.changes.extend(effects.changes.into_iter().map(|change| PlannedChange {
             path: change.path,
             extent: change.extent,
             text: change.text.map_or(Text::Unknown, Text::Exactly),
@@ -166,7 +166,7 @@ impl ToolPlan {
     }
 }
 
-impl Planned {
+impl PlannedChange {
     /// The hash that the file will have, if that is certain.
     pub(super) fn digest(&self, path: &Path) -> Option<Digest> {
         let text = match &self.text {

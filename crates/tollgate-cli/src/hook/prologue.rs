@@ -21,7 +21,7 @@ use tollgate::error::Fault;
 use tollgate::name::{Agent, TurnId};
 use tollgate_base::private;
 
-use crate::host::event::{Call, Deeds, HookEvent};
+use crate::host::event::{Call, HookEvent, ToolEffects};
 use crate::host::{Host, PREFIXED, ShellPrefix};
 use crate::prefixed::{self, COMMENT, FOLDER, NOT_GUARDED, is_plain, plain_part};
 use crate::replace::{FileAccess, replace_file};
@@ -67,7 +67,7 @@ fn is_start_file(variable: &str) -> bool {
 }
 
 /// What the run of a command needs to know.
-pub(super) struct RunOf<'a> {
+pub(super) struct RunInput<'a> {
     /// The program `tollgate` itself.
     pub(super) tollgate: &'a Path,
     pub(super) workspace: &'a Path,
@@ -90,7 +90,7 @@ impl Prologue {
         name: &str,
         records: &Path,
         form: PrologueForm,
-        run: &RunOf<'_>,
+        run: &RunInput<'_>,
     ) -> Result<Self, Fault> {
         let file = session.join(FOLDER).join(name);
         if !file.to_str().is_some_and(|path| path.chars().all(is_plain)) {
@@ -139,7 +139,7 @@ impl Prologue {
     }
 
     /// `tollgate run` and its options.
-    fn words(&self, run: &RunOf<'_>) -> Vec<String> {
+    fn words(&self, run: &RunInput<'_>) -> Vec<String> {
         let words = [
             run.tollgate.display().to_string(),
             "-C".into(),
@@ -160,7 +160,7 @@ impl Prologue {
     }
 
     /// The script, in the part of the language that all shells share. What only one shell can parse is a text for `eval`.
-    fn script(&self, run: &RunOf<'_>) -> String {
+    fn script(&self, run: &RunInput<'_>) -> String {
         let start = self.words(run).iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
         let (line, command) = (quoted(&self.line()), quoted(run.command));
         let why = quoted(words::unknown_shell());
@@ -247,7 +247,7 @@ pub(super) fn remove_prologues(event: &mut HookEvent, folders: &[PathBuf]) {
     let (HookEvent::Before(call) | HookEvent::Unknown(call) | HookEvent::After(call, _)) = event else {
         return;
     };
-    if let Deeds::Shell { commands, .. } = &mut call.deeds {
+    if let ToolEffects::Shell { commands, .. } = &mut call.effects {
         for command in commands {
             *command = without_prologue(command, folders);
         }
@@ -282,7 +282,7 @@ pub(super) fn can_run(host: &dyn Host, call: &Call) -> bool {
 
 /// The answer that gives these prologues to the commands of a call. `None` if the program does not support it.
 pub(super) fn with_prologues(host: &dyn Host, call: &Call, prologues: &[Prologue]) -> Option<Value> {
-    if !matches!(call.deeds, Deeds::Shell { .. }) {
+    if !matches!(call.effects, ToolEffects::Shell { .. }) {
         return None;
     }
     let mut prologues = prologues.iter();
@@ -317,7 +317,7 @@ mod tests {
         )
         .unwrap();
         fs::set_permissions(&tollgate, fs::Permissions::from_mode(0o755)).unwrap();
-        let run = RunOf {
+        let run = RunInput {
             tollgate: &tollgate,
             workspace: Path::new("/it's a folder"),
             agent: &"a".parse().unwrap(),

@@ -24,7 +24,7 @@ use tollgate_base::name::is_random_id;
 use tollgate_base::private;
 
 use super::agent_names::NameRequest;
-use super::pending_call::{self, Expectation, PendingCall, Since};
+use super::pending_call::{self, CallTime, Expectation, PendingCall};
 use super::settle;
 use crate::replace::{FileAccess, make_folder, replace_file};
 use crate::session_turns::{AGENTS, WorkspaceTurn, folders_of, put_own, turns_of};
@@ -236,7 +236,7 @@ impl<'t> HookSession<'t> {
     }
 
     /// Takes a recorded call, if no other process has taken it.
-    pub(super) fn take(&self, call: &str) -> Result<Option<(PendingCall, Since)>, Fault> {
+    pub(super) fn take(&self, call: &str) -> Result<Option<(PendingCall, CallTime)>, Fault> {
         PendingCall::take(&self.folder, call)
     }
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::event::{Aftermath, Call, Deed, Deeds, Heard, HookEvent, Shown};
+use super::event::{Call, FileEffect, HookCall, HookEvent, Shown, ToolEffects, ToolReport};
 use super::fields::{
     call, changed, has, heard, is, other, path, print, read, replacement, says, shell, text, unknown, write,
 };
@@ -90,8 +90,8 @@ impl Host for ClaudeCode {
             && (has(payload, &["prompt_id"]) || has(payload, &["tool_name"]) && !has(payload, &of_others))
     }
 
-    fn hear(&self, payload: &Value) -> Result<Heard, String> {
-        let event = event(payload, deeds)?;
+    fn hear(&self, payload: &Value) -> Result<HookCall, String> {
+        let event = event(payload, effects)?;
         let mut heard = heard(payload, &["session_id"], event)?;
         heard.turn = text(payload, &["prompt_id"]);
         heard.subagent = text(payload, &["agent_id"]);
@@ -220,9 +220,9 @@ fn managed() -> Vec<PathBuf> {
 }
 
 /// An event of this format, with the tools of the program that sent it.
-pub(super) fn event(payload: &Value, deeds: fn(&str, &Value) -> Deeds) -> Result<HookEvent, String> {
+pub(super) fn event(payload: &Value, effects: fn(&str, &Value) -> ToolEffects) -> Result<HookEvent, String> {
     let name = text(payload, &["hook_event_name"]).ok_or("it has no `hook_event_name`")?;
-    let call = || call(payload, ["tool_use_id", "tool_name", "tool_input"], deeds);
+    let call = || call(payload, ["tool_use_id", "tool_name", "tool_input"], effects);
     Ok(match name.as_str() {
         "SessionStart" => HookEvent::Started,
         "UserPromptSubmit" => HookEvent::Prompt,
@@ -235,11 +235,11 @@ pub(super) fn event(payload: &Value, deeds: fn(&str, &Value) -> Deeds) -> Result
         "PostToolUseFailure" => {
             let call = call()?;
             // The error of a command has its output.
-            let shown = match (&call.deeds, text(payload, &["error"])) {
-                (Deeds::Shell { .. }, Some(output)) => Shown::Text(output),
+            let shown = match (&call.effects, text(payload, &["error"])) {
+                (ToolEffects::Shell { .. }, Some(output)) => Shown::Text(output),
                 _ => Shown::default(),
             };
-            HookEvent::After(call, Aftermath { failed: true, shown, ..Aftermath::default() })
+            HookEvent::After(call, ToolReport { failed: true, shown, ..ToolReport::default() })
         }
         "Stop" => HookEvent::Stopped,
         "SessionEnd" => HookEvent::Gone,
@@ -279,9 +279,9 @@ pub(super) fn canary(session: &str, folder: &Path, event: Canary, file: &Path) -
         "tool_name": tool, "tool_input": input, "tool_use_id": tool, "tool_response": {}})
 }
 
-fn deeds(tool: &str, input: &Value) -> Deeds {
+fn effects(tool: &str, input: &Value) -> ToolEffects {
     const PATH: &[&str] = &["file_path", "notebook_path", "path"];
-    Deeds::Files(match tool {
+    ToolEffects::Files(match tool {
         "Read" => read(input, PATH, &["offset", "limit", "pages"]),
         "Write" => write(input, PATH, &["content"]),
         "Edit" | "MultiEdit" => {
@@ -290,19 +290,19 @@ fn deeds(tool: &str, input: &Value) -> Deeds {
                 Some(edits) => edits.iter().filter_map(one).collect(),
                 None => one(input).into_iter().collect(),
             };
-            changed(input, PATH, |path| Deed::Edit(path, edits))
+            changed(input, PATH, |path| FileEffect::Edit(path, edits))
         }
-        "NotebookEdit" => changed(input, PATH, |path| Deed::Edit(path, Vec::new())),
+        "NotebookEdit" => changed(input, PATH, |path| FileEffect::Edit(path, Vec::new())),
         "Bash" => return shell(input, &["command"], &[]),
         _ => return other(tool, HARMLESS),
     })
 }
 
-fn aftermath(call: &Call, response: &Value) -> Aftermath {
+fn aftermath(call: &Call, response: &Value) -> ToolReport {
     let number = |name: &str| response["file"].get(name).and_then(Value::as_u64);
-    let shown = match (&call.deeds, response) {
-        (Deeds::Shell { .. }, Value::String(output)) => Shown::Text(output.clone()),
-        (Deeds::Shell { .. }, response) => {
+    let shown = match (&call.effects, response) {
+        (ToolEffects::Shell { .. }, Value::String(output)) => Shown::Text(output.clone()),
+        (ToolEffects::Shell { .. }, response) => {
             let output = |name: &str| text(response, &[name]).unwrap_or_default();
             Shown::Text(output("stdout") + &output("stderr"))
         }
@@ -317,5 +317,5 @@ fn aftermath(call: &Call, response: &Value) -> Aftermath {
         let file = path(response, &["filePath", "notebook_path"])?;
         Some((file, text(response, &["originalFile", "original_file"])?))
     };
-    Aftermath { failed: has(response, &["error"]), shown, replaced: replaced() }
+    ToolReport { failed: has(response, &["error"]), shown, replaced: replaced() }
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::event::{Aftermath, Call, Deed, Deeds, Heard, HookEvent, Shown};
+use super::event::{Call, FileEffect, HookCall, HookEvent, Shown, ToolEffects, ToolReport};
 use super::fields::{
     call, changed, has, other, patched, print, read, replacement, says, shell, text, unknown, write,
 };
@@ -54,25 +54,25 @@ impl Host for Cline {
         has(payload, &["hookName"]) && has(payload, &["clineVersion", "taskId"])
     }
 
-    fn hear(&self, payload: &Value) -> Result<Heard, String> {
+    fn hear(&self, payload: &Value) -> Result<HookCall, String> {
         let name = text(payload, &["hookName"]).ok_or("it has no `hookName`")?;
         let event = match name.as_str() {
             "prompt_submit" | "UserPromptSubmit" | "agent_start" | "TaskStart" | "TaskResume" => {
                 HookEvent::Prompt
             }
-            "tool_call" => HookEvent::Before(call(&payload["tool_call"], ["id", "name", "input"], deeds)?),
+            "tool_call" => HookEvent::Before(call(&payload["tool_call"], ["id", "name", "input"], effects)?),
             "PreToolUse" => {
-                HookEvent::Before(call(&payload["preToolUse"], ["id", "toolName", "parameters"], deeds)?)
+                HookEvent::Before(call(&payload["preToolUse"], ["id", "toolName", "parameters"], effects)?)
             }
             "tool_result" => {
                 let result = &payload["tool_result"];
-                let call = call(result, ["id", "name", "input"], deeds)?;
+                let call = call(result, ["id", "name", "input"], effects)?;
                 let output = result.get("output").map(printed);
                 HookEvent::After(call, aftermath(has(result, &["error"]), output))
             }
             "PostToolUse" => {
                 let result = &payload["postToolUse"];
-                let call = call(result, ["id", "toolName", "parameters"], deeds)?;
+                let call = call(result, ["id", "toolName", "parameters"], effects)?;
                 HookEvent::After(call, aftermath(result["success"] == false, text(result, &["result"])))
             }
             "agent_end" | "TaskComplete" | "TaskCancel" | "agent_abort" => HookEvent::Stopped,
@@ -83,7 +83,7 @@ impl Host for Cline {
                     ("preToolUse", ["id", "toolName", "parameters"]),
                 ];
                 let found =
-                    tool.into_iter().find_map(|(part, names)| call(&payload[part], names, deeds).ok());
+                    tool.into_iter().find_map(|(part, names)| call(&payload[part], names, effects).ok());
                 unknown(payload, found.ok_or_else(String::new))
             }
         };
@@ -91,7 +91,7 @@ impl Host for Cline {
             .get(0)
             .and_then(Value::as_str)
             .map_or(PathBuf::from("."), PathBuf::from);
-        Ok(Heard {
+        Ok(HookCall {
             session: text(payload, &["taskId"]).ok_or("it has no `taskId`")?,
             // Only a subagent has a parent.
             subagent: text(payload, &["agent_id"]).filter(|_| has(payload, &["parent_agent_id"])),
@@ -226,13 +226,13 @@ fn printed(output: &Value) -> String {
     }
 }
 
-fn aftermath(failed: bool, output: Option<String>) -> Aftermath {
-    Aftermath { failed, shown: output.map_or(Shown::AsAsked, Shown::Text), replaced: None }
+fn aftermath(failed: bool, output: Option<String>) -> ToolReport {
+    ToolReport { failed, shown: output.map_or(Shown::AsAsked, Shown::Text), replaced: None }
 }
 
-fn deeds(tool: &str, input: &Value) -> Deeds {
+fn effects(tool: &str, input: &Value) -> ToolEffects {
     const PATH: &[&str] = &["path"];
-    Deeds::Files(match tool {
+    ToolEffects::Files(match tool {
         "read_files" => {
             let files = input["files"].as_array().into_iter().flatten();
             files.flat_map(|file| read(file, PATH, &["start_line", "end_line"])).collect()
@@ -254,8 +254,8 @@ fn deeds(tool: &str, input: &Value) -> Deeds {
             };
             let commands = input["commands"].as_array().map(|all| all.iter().map(command).collect());
             return match commands {
-                Some(Some(commands)) => Deeds::Shell { commands, folder: None, keep_running: false },
-                _ => Deeds::Files(vec![Deed::Unreadable]),
+                Some(Some(commands)) => ToolEffects::Shell { commands, folder: None, keep_running: false },
+                _ => ToolEffects::Files(vec![FileEffect::Unreadable]),
             };
         }
         "use_mcp_tool" if input["server_name"] == "tollgate" => Vec::new(),
@@ -263,6 +263,6 @@ fn deeds(tool: &str, input: &Value) -> Deeds {
     })
 }
 
-fn edited(input: &Value, edits: Vec<tollgate::edit::Edit>) -> Vec<Deed> {
-    changed(input, &["path"], |path| Deed::Edit(path, edits))
+fn edited(input: &Value, edits: Vec<tollgate::edit::Edit>) -> Vec<FileEffect> {
+    changed(input, &["path"], |path| FileEffect::Edit(path, edits))
 }

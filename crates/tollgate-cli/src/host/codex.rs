@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tollgate::digest::Digest;
 
 use super::claude_code;
-use super::event::{Call, Deeds, Heard};
+use super::event::{Call, HookCall, ToolEffects};
 use super::fields::{has, heard, other, patched, print, shell, text};
 use super::mcp::{NAME as SERVER, Registry};
 use super::program::{Canary, Host, Traces};
@@ -75,8 +75,8 @@ impl Host for Codex {
         has(payload, &["hook_event_name"]) && has(payload, &["turn_id"]) && has(payload, &["model"])
     }
 
-    fn hear(&self, payload: &Value) -> Result<Heard, String> {
-        let event = claude_code::event(payload, deeds)?;
+    fn hear(&self, payload: &Value) -> Result<HookCall, String> {
+        let event = claude_code::event(payload, effects)?;
         let mut heard = heard(payload, &["session_id"], event)?;
         heard.turn = text(payload, &["turn_id"]);
         heard.subagent = text(payload, &["agent_id"]);
@@ -211,12 +211,12 @@ impl Host for Codex {
     }
 }
 
-fn deeds(tool: &str, input: &Value) -> Deeds {
+fn effects(tool: &str, input: &Value) -> ToolEffects {
     match tool {
         "Bash" | "exec_command" | "shell" | "shell_command" | "local_shell" => {
             shell(input, &["command", "cmd"], &["workdir"])
         }
-        "apply_patch" => Deeds::Files(patched(input, &["command", "input", "patch"])),
+        "apply_patch" => ToolEffects::Files(patched(input, &["command", "input", "patch"])),
         _ => other(
             tool,
             &["update_plan", "view_image", "web_search", "request_user_input", "spawn_agent", "wait"],

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::event::{Aftermath, Call, Deed, Deeds, Heard, HookEvent, Shown};
+use super::event::{Call, FileEffect, HookCall, HookEvent, Shown, ToolEffects, ToolReport};
 use super::fields::{
     call, changed, has, heard, mentions, other, patched, print, read, replacement, shell, text, unknown,
     write,
@@ -64,10 +64,10 @@ impl Host for Copilot {
         camel || pascal
     }
 
-    fn hear(&self, payload: &Value) -> Result<Heard, String> {
+    fn hear(&self, payload: &Value) -> Result<HookCall, String> {
         let call = || match payload.get("toolName") {
-            Some(_) => call(payload, ["toolCallId", "toolName", "toolArgs"], deeds),
-            None => call(payload, ["tool_use_id", "tool_name", "tool_input"], deeds),
+            Some(_) => call(payload, ["toolCallId", "toolName", "toolArgs"], effects),
+            None => call(payload, ["tool_use_id", "tool_name", "tool_input"], effects),
         };
         let result = payload.get("toolResult").or(payload.get("tool_result"));
         // The camel case format does not name the event, so the fields tell.
@@ -203,16 +203,16 @@ fn settings(home: Option<&Path>, root: &Path) -> impl Iterator<Item = PathBuf> {
 fn after(call: Call, result: Option<&Value>) -> HookEvent {
     let result = result.unwrap_or(&Value::Null);
     let kind = text(result, &["resultType", "result_type"]);
-    let shown = match (&call.deeds, text(result, &["textResultForLlm", "text_result_for_llm"])) {
-        (Deeds::Shell { .. }, Some(output)) => Shown::Text(output),
+    let shown = match (&call.effects, text(result, &["textResultForLlm", "text_result_for_llm"])) {
+        (ToolEffects::Shell { .. }, Some(output)) => Shown::Text(output),
         _ => Shown::AsAsked,
     };
     let failed = kind.is_some_and(|kind| kind != "success");
-    HookEvent::After(call, Aftermath { failed, shown, ..Aftermath::default() })
+    HookEvent::After(call, ToolReport { failed, shown, ..ToolReport::default() })
 }
 
 /// The effects of a tool, by its own name or by its name in the snake case format.
-fn deeds(tool: &str, input: &Value) -> Deeds {
+fn effects(tool: &str, input: &Value) -> ToolEffects {
     const PATH: &[&str] = &["path", "file_path", "filePath"];
     const TEXT: &[&str] = &["file_text", "content"];
     let command = text(input, &["command"]).unwrap_or_default();
@@ -220,10 +220,10 @@ fn deeds(tool: &str, input: &Value) -> Deeds {
     let edit = || {
         let edit =
             replacement(input, &["old_str", "old_string"], &["new_str", "new_string"], &["replace_all"]);
-        changed(input, PATH, |path| Deed::Edit(path, edit.into_iter().collect()))
+        changed(input, PATH, |path| FileEffect::Edit(path, edit.into_iter().collect()))
     };
     let is_patch = || text(input, PATCH).is_some_and(|text| text.contains("*** Begin Patch"));
-    Deeds::Files(match (tool, command.as_str()) {
+    ToolEffects::Files(match (tool, command.as_str()) {
         ("view" | "Read", _) | ("str_replace_editor", "view") => {
             read(input, PATH, &["view_range", "offset", "limit"])
         }

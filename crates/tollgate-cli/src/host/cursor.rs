@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::event::{Aftermath, Call, Deed, Deeds, Heard, HookEvent, Shown};
+use super::event::{Call, FileEffect, HookCall, HookEvent, Shown, ToolEffects, ToolReport};
 use super::fields::{
     call, changed, has, heard, other, path, print, read, replacement, says, shell, text, unknown, write,
 };
@@ -44,22 +44,22 @@ impl Host for CursorEditor {
         has(payload, &["cursor_version"])
     }
 
-    fn hear(&self, payload: &Value) -> Result<Heard, String> {
+    fn hear(&self, payload: &Value) -> Result<HookCall, String> {
         let name = text(payload, &["hook_event_name"]).ok_or("it has no `hook_event_name`")?;
-        let call = || call(payload, ["tool_use_id", "tool_name", "tool_input"], deeds);
+        let call = || call(payload, ["tool_use_id", "tool_name", "tool_input"], effects);
         let event = match name.as_str() {
             "beforeSubmitPrompt" => HookEvent::Prompt,
             "preToolUse" => HookEvent::Before(call()?),
             "postToolUse" => {
                 let call = call()?;
-                let shown = match (&call.deeds, text(payload, &["tool_output"])) {
-                    (Deeds::Shell { .. }, Some(output)) => Shown::Text(output),
+                let shown = match (&call.effects, text(payload, &["tool_output"])) {
+                    (ToolEffects::Shell { .. }, Some(output)) => Shown::Text(output),
                     _ => Shown::AsAsked,
                 };
-                HookEvent::After(call, Aftermath { shown, ..Aftermath::default() })
+                HookEvent::After(call, ToolReport { shown, ..ToolReport::default() })
             }
             "postToolUseFailure" => {
-                HookEvent::After(call()?, Aftermath { failed: true, ..Aftermath::default() })
+                HookEvent::After(call()?, ToolReport { failed: true, ..ToolReport::default() })
             }
             "stop" => HookEvent::Stopped,
             "sessionEnd" => HookEvent::Gone,
@@ -158,17 +158,17 @@ impl Host for CursorEditor {
     }
 }
 
-fn deeds(tool: &str, input: &Value) -> Deeds {
+fn effects(tool: &str, input: &Value) -> ToolEffects {
     const PATH: &[&str] = &["file_path", "path", "target_file"];
-    Deeds::Files(match tool {
+    ToolEffects::Files(match tool {
         "Read" => read(input, PATH, &["offset", "limit", "start_line", "end_line"]),
-        "Delete" => changed(input, PATH, Deed::Delete),
+        "Delete" => changed(input, PATH, FileEffect::Delete),
         "Write" | "Edit" | "StrReplace" if has(input, &["old_string"]) => {
             let edit = replacement(input, &["old_string"], &["new_string"], &["replace_all"]);
-            changed(input, PATH, |path| Deed::Edit(path, edit.into_iter().collect()))
+            changed(input, PATH, |path| FileEffect::Edit(path, edit.into_iter().collect()))
         }
         "Write" => write(input, PATH, &["content", "contents"]),
-        "Edit" | "StrReplace" => changed(input, PATH, |path| Deed::Edit(path, Vec::new())),
+        "Edit" | "StrReplace" => changed(input, PATH, |path| FileEffect::Edit(path, Vec::new())),
         "Shell" => return shell(input, &["command"], &["working_directory", "cwd"]),
         _ => return other(tool, HARMLESS),
     })

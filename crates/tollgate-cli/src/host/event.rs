@@ -11,7 +11,7 @@ use tollgate::turn::Extent;
 
 /// One call of the hook.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Heard {
+pub(crate) struct HookCall {
     /// The program's id of the session.
     pub(crate) session: String,
     /// The subagent that acts; `None` for the session's main agent.
@@ -34,7 +34,7 @@ pub(crate) enum HookEvent {
     /// A tool is about to run.
     Before(Call),
     /// A tool has run.
-    After(Call, Aftermath),
+    After(Call, ToolReport),
     /// The agent has answered and waits for a prompt.
     Stopped,
     /// The agent has ended.
@@ -55,7 +55,7 @@ pub(crate) struct Call {
     /// The arguments.
     pub(crate) input: Value,
     /// The effects on files.
-    pub(crate) deeds: Deeds,
+    pub(crate) effects: ToolEffects,
 }
 
 impl Call {
@@ -70,9 +70,9 @@ impl Call {
 
 /// The effects of a tool on files.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Deeds {
+pub(crate) enum ToolEffects {
     /// Exactly these. If empty, none.
-    Files(Vec<Deed>),
+    Files(Vec<FileEffect>),
     /// tollgate does not know this tool.
     Unknown,
     /// The effects of shell commands.
@@ -86,7 +86,7 @@ pub(crate) enum Deeds {
     },
 }
 
-impl Deeds {
+impl ToolEffects {
     /// No effects on files.
     pub(crate) fn none() -> Self {
         Self::Files(Vec::new())
@@ -95,7 +95,7 @@ impl Deeds {
 
 /// The effect of a tool on one file.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Deed {
+pub(crate) enum FileEffect {
     /// The agent reads it.
     Read(PathBuf, Extent),
     /// The tool writes this text; `None` if the text is not known.
@@ -121,7 +121,7 @@ pub(crate) struct Hunk {
 
 /// What the program reports after a tool has run.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Aftermath {
+pub(crate) struct ToolReport {
     /// The tool failed.
     pub(crate) failed: bool,
     /// What the agent was shown.

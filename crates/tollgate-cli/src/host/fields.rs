@@ -6,7 +6,7 @@ use serde_json::Value;
 use tollgate::edit::Edit;
 use tollgate::turn::Extent;
 
-use super::event::{Call, Deed, Deeds, Heard, HookEvent};
+use super::event::{Call, FileEffect, HookCall, HookEvent, ToolEffects};
 use super::patch;
 
 /// The text of the first of these fields that is text.
@@ -30,32 +30,36 @@ pub(super) fn has(value: &Value, names: &[&str]) -> bool {
 }
 
 /// A read: of a part if one of these fields limits it, otherwise of the whole file.
-pub(super) fn read(input: &Value, paths: &[&str], limits: &[&str]) -> Vec<Deed> {
+pub(super) fn read(input: &Value, paths: &[&str], limits: &[&str]) -> Vec<FileEffect> {
     let extent = if has(input, limits) { Extent::Part } else { Extent::Whole };
-    path(input, paths).map(|path| Deed::Read(path, extent)).into_iter().collect()
+    path(input, paths).map(|path| FileEffect::Read(path, extent)).into_iter().collect()
 }
 
 /// An overwrite.
-pub(super) fn write(input: &Value, paths: &[&str], texts: &[&str]) -> Vec<Deed> {
-    changed(input, paths, |path| Deed::Write(path, text(input, texts)))
+pub(super) fn write(input: &Value, paths: &[&str], texts: &[&str]) -> Vec<FileEffect> {
+    changed(input, paths, |path| FileEffect::Write(path, text(input, texts)))
 }
 
 /// A change of the file in the first of these fields.
-pub(super) fn changed(input: &Value, paths: &[&str], deed: impl FnOnce(PathBuf) -> Deed) -> Vec<Deed> {
-    vec![path(input, paths).map_or(Deed::Unreadable, deed)]
+pub(super) fn changed(
+    input: &Value,
+    paths: &[&str],
+    effect: impl FnOnce(PathBuf) -> FileEffect,
+) -> Vec<FileEffect> {
+    vec![path(input, paths).map_or(FileEffect::Unreadable, effect)]
 }
 
 /// The effects of the patch in the first of these fields.
-pub(super) fn patched(input: &Value, names: &[&str]) -> Vec<Deed> {
-    let deeds = text(input, names).map(|text| patch::deeds(&text)).unwrap_or_default();
-    if deeds.is_empty() { vec![Deed::Unreadable] } else { deeds }
+pub(super) fn patched(input: &Value, names: &[&str]) -> Vec<FileEffect> {
+    let effects = text(input, names).map(|text| patch::effects(&text)).unwrap_or_default();
+    if effects.is_empty() { vec![FileEffect::Unreadable] } else { effects }
 }
 
 /// The effects of a tool that the program's file does not list: none, if it is one of these.
-pub(super) fn other(tool: &str, harmless: &[&str]) -> Deeds {
+pub(super) fn other(tool: &str, harmless: &[&str]) -> ToolEffects {
     // The tools of our own MCP server are guarded by themselves.
     let ours = tool.split(|c: char| !c.is_alphanumeric()).any(|part| part == "tollgate");
-    if ours || harmless.contains(&tool) { Deeds::none() } else { Deeds::Unknown }
+    if ours || harmless.contains(&tool) { ToolEffects::none() } else { ToolEffects::Unknown }
 }
 
 /// Whether a text that may not be valid JSON has this field, and not inside another text.
@@ -81,8 +85,8 @@ pub(super) fn replacement(input: &Value, old: &[&str], new: &[&str], all: &[&str
 }
 
 /// The fields that nearly all programs have in common. The caller adds the rest.
-pub(super) fn heard(payload: &Value, session: &[&str], event: HookEvent) -> Result<Heard, String> {
-    Ok(Heard {
+pub(super) fn heard(payload: &Value, session: &[&str], event: HookEvent) -> Result<HookCall, String> {
+    Ok(HookCall {
         session: text(payload, session).ok_or_else(|| format!("it has no `{}`", session[0]))?,
         subagent: None,
         turn: None,
@@ -95,7 +99,7 @@ pub(super) fn heard(payload: &Value, session: &[&str], event: HookEvent) -> Resu
 pub(super) fn call(
     payload: &Value,
     [id, tool, input]: [&str; 3],
-    deeds: impl FnOnce(&str, &Value) -> Deeds,
+    effects: impl FnOnce(&str, &Value) -> ToolEffects,
 ) -> Result<Call, String> {
     let name = text(payload, &[tool]).ok_or_else(|| format!("it has no `{tool}`"))?;
     let input = match payload.get(input) {
@@ -104,17 +108,18 @@ pub(super) fn call(
         Some(value) => value.clone(),
         None => Value::Null,
     };
-    Ok(Call { id: text(payload, &[id]), deeds: deeds(&name, &input), tool: name, input })
+    Ok(Call { id: text(payload, &[id]), effects: effects(&name, &input), tool: name, input })
 }
 
 /// The tool call in the payload of an unknown event, or else the whole payload as the input of an unknown tool.
 pub(super) fn unknown(payload: &Value, call: Result<Call, String>) -> HookEvent {
-    let whole = || Call { id: None, tool: String::new(), input: payload.clone(), deeds: Deeds::Unknown };
+    let whole =
+        || Call { id: None, tool: String::new(), input: payload.clone(), effects: ToolEffects::Unknown };
     HookEvent::Unknown(call.unwrap_or_else(|_| whole()))
 }
 
 /// Shell commands.
-pub(super) fn shell(input: &Value, commands: &[&str], folders: &[&str]) -> Deeds {
+pub(super) fn shell(input: &Value, commands: &[&str], folders: &[&str]) -> ToolEffects {
     let command = commands.iter().find_map(|name| match input.get(name)? {
         Value::String(text) => Some(vec![text.clone()]),
         // A list of arguments that is run without a shell. The script after `-c` is one argument.
@@ -126,9 +131,9 @@ pub(super) fn shell(input: &Value, commands: &[&str], folders: &[&str]) -> Deeds
     });
     match command {
         Some(commands) => {
-            Deeds::Shell { commands, folder: path(input, folders), keep_running: keeps_running(input) }
+            ToolEffects::Shell { commands, folder: path(input, folders), keep_running: keeps_running(input) }
         }
-        None => Deeds::Files(vec![Deed::Unreadable]),
+        None => ToolEffects::Files(vec![FileEffect::Unreadable]),
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use tollgate::turn::Extent;
 
-use super::event::{Aftermath, Call, Deed, Deeds, Heard, HookEvent, Shown};
+use super::event::{Call, FileEffect, HookCall, HookEvent, Shown, ToolEffects, ToolReport};
 use super::fields::{
     call, changed, has, heard, other, path, print, read, replacement, says, shell, text, unknown, write,
 };
@@ -66,9 +66,9 @@ impl Host for Gemini {
             && event.starts_with("Session")
     }
 
-    fn hear(&self, payload: &Value) -> Result<Heard, String> {
+    fn hear(&self, payload: &Value) -> Result<HookCall, String> {
         let name = text(payload, &["hook_event_name"]).ok_or("it has no `hook_event_name`")?;
-        let call = || call(payload, ["tool_use_id", "tool_name", "tool_input"], deeds);
+        let call = || call(payload, ["tool_use_id", "tool_name", "tool_input"], effects);
         let event = match name.as_str() {
             "SessionStart" => HookEvent::Started,
             "BeforeAgent" => HookEvent::Prompt,
@@ -204,32 +204,32 @@ fn environment(home: Option<&Path>, root: &Path) -> Option<PathBuf> {
     folders.find_map(|folder| files(folder).into_iter().find(|file| file.exists()))
 }
 
-fn deeds(tool: &str, input: &Value) -> Deeds {
+fn effects(tool: &str, input: &Value) -> ToolEffects {
     const PATH: &[&str] = &["file_path", "absolute_path", "path"];
-    Deeds::Files(match tool {
+    ToolEffects::Files(match tool {
         "read_file" => read(input, PATH, &["start_line", "end_line", "offset", "limit"]),
         "read_many_files" => {
             // Patterns are not files, and a missing file is not shown.
             let lists = ["paths", "include"].iter().filter_map(|name| input.get(name)?.as_array());
             let words =
                 lists.flatten().filter_map(Value::as_str).filter(|word| !word.contains(['*', '?', '[']));
-            words.map(|word| Deed::Read(word.into(), Extent::Whole)).collect()
+            words.map(|word| FileEffect::Read(word.into(), Extent::Whole)).collect()
         }
         "write_file" => write(input, PATH, &["content"]),
         "replace" => {
             let edit =
                 replacement(input, &["old_string"], &["new_string"], &["allow_multiple", "replace_all"]);
-            changed(input, PATH, |path| Deed::Edit(path, edit.into_iter().collect()))
+            changed(input, PATH, |path| FileEffect::Edit(path, edit.into_iter().collect()))
         }
         "run_shell_command" => return shell(input, &["command"], &["dir_path", "directory"]),
         _ => return other(tool, HARMLESS),
     })
 }
 
-fn aftermath(call: &Call, response: &Value) -> Aftermath {
+fn aftermath(call: &Call, response: &Value) -> ToolReport {
     let output = text(response, &["llmContent"]);
-    let shown = match (&call.deeds, output) {
-        (Deeds::Shell { .. }, Some(output)) => Shown::Text(output),
+    let shown = match (&call.effects, output) {
+        (ToolEffects::Shell { .. }, Some(output)) => Shown::Text(output),
         (_, Some(output)) if output.starts_with("IMPORTANT: The file content has been truncated") => {
             Shown::InPart
         }
@@ -239,5 +239,5 @@ fn aftermath(call: &Call, response: &Value) -> Aftermath {
     let display = &response["returnDisplay"];
     let is_new = display["isNewFile"] == true;
     let replaced = || Some((path(display, &["filePath"])?, text(display, &["originalContent"])?));
-    Aftermath { failed: has(response, &["error"]), shown, replaced: replaced().filter(|_| !is_new) }
+    ToolReport { failed: has(response, &["error"]), shown, replaced: replaced().filter(|_| !is_new) }
 }

@@ -10,7 +10,7 @@ use tollgate::error::Fault;
 
 use super::jsonc::{self, JsonStep};
 use super::program_file::{self, damaged, pretty, read_json, remove, restore, write};
-use super::setup::Became;
+use super::setup::SetupChange;
 use crate::replace::FileAccess;
 
 /// The name of our entry.
@@ -216,15 +216,15 @@ impl Registry {
     }
 
     /// Registers the server.
-    pub(crate) fn install(&self, root: &Path) -> Result<Became, Fault> {
-        let Some(file) = self.file(root) else { return Ok(Became::ByHand) };
+    pub(crate) fn install(&self, root: &Path) -> Result<SetupChange, Fault> {
+        let Some(file) = self.file(root) else { return Ok(SetupChange::ByHand) };
         let path = root.join(file);
         match self.with_ours(&path)? {
             Some(text) => {
                 write(&path, &text, FileAccess::Normal)?;
-                Ok(Became::Written)
+                Ok(SetupChange::Written)
             }
-            None => Ok(Became::Kept),
+            None => Ok(SetupChange::Kept),
         }
     }
 
@@ -235,11 +235,11 @@ impl Registry {
     }
 
     /// Removes the server. All other entries stay.
-    pub(crate) fn uninstall(&self, root: &Path) -> Result<Became, Fault> {
-        let Some(file) = self.file(root) else { return Ok(Became::ByHand) };
+    pub(crate) fn uninstall(&self, root: &Path) -> Result<SetupChange, Fault> {
+        let Some(file) = self.file(root) else { return Ok(SetupChange::ByHand) };
         let path = root.join(file);
         if self.found(&path)?.is_none() {
-            return Ok(Became::NothingToRemove);
+            return Ok(SetupChange::NothingToRemove);
         }
         let without = self.without_ours(&path)?;
         match &self.form {
@@ -247,7 +247,7 @@ impl Registry {
             RegistryForm::Toml(_) if without.trim().is_empty() => remove(root, &path)?,
             _ => write(&path, &without, FileAccess::Normal)?,
         }
-        Ok(Became::Removed)
+        Ok(SetupChange::Removed)
     }
 }
 
@@ -327,11 +327,11 @@ mod tests {
     fn a_second_registration_changes_nothing_and_removal_leaves_nothing() {
         for (host, registry) in registries() {
             let root = tempfile::tempdir().unwrap();
-            assert_eq!(registry.uninstall(root.path()).unwrap(), Became::NothingToRemove);
-            assert_eq!(registry.install(root.path()).unwrap(), Became::Written);
+            assert_eq!(registry.uninstall(root.path()).unwrap(), SetupChange::NothingToRemove);
+            assert_eq!(registry.install(root.path()).unwrap(), SetupChange::Written);
             assert!(registry.is_there(root.path()), "{host}");
-            assert_eq!(registry.install(root.path()).unwrap(), Became::Kept);
-            assert_eq!(registry.uninstall(root.path()).unwrap(), Became::Removed);
+            assert_eq!(registry.install(root.path()).unwrap(), SetupChange::Kept);
+            assert_eq!(registry.uninstall(root.path()).unwrap(), SetupChange::Removed);
             assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0, "{host}");
         }
     }
@@ -367,10 +367,10 @@ mod tests {
             };
             for text in texts {
                 fs::write(&path, &text).unwrap();
-                assert_eq!(registry.install(root.path()).unwrap(), Became::Written, "{host}");
+                assert_eq!(registry.install(root.path()).unwrap(), SetupChange::Written, "{host}");
                 let with = fs::read_to_string(&path).unwrap();
                 assert!(with.contains("tollgate") && with.len() > text.len(), "{host}: {with}");
-                assert_eq!(registry.uninstall(root.path()).unwrap(), Became::Removed, "{host}");
+                assert_eq!(registry.uninstall(root.path()).unwrap(), SetupChange::Removed, "{host}");
                 assert_eq!(fs::read_to_string(&path).unwrap(), text, "{host}");
             }
         }
@@ -383,8 +383,8 @@ mod tests {
         let text = "a = 1\n\n[mcp_servers.tollgate]\ncommand = \"/opt/tollgate\"\nargs = [\n  \"mcp\",\n]\n\
                     [mcp_servers.tollgate.env]\nX = \"1\"\n[z]\ny = 2\n";
         fs::write(root.path().join("c.toml"), text).unwrap();
-        assert_eq!(registry.install(root.path()).unwrap(), Became::Kept);
-        assert_eq!(registry.uninstall(root.path()).unwrap(), Became::Removed);
+        assert_eq!(registry.install(root.path()).unwrap(), SetupChange::Kept);
+        assert_eq!(registry.uninstall(root.path()).unwrap(), SetupChange::Removed);
         assert_eq!(fs::read_to_string(root.path().join("c.toml")).unwrap(), "a = 1\n[z]\ny = 2\n");
     }
 

@@ -27,7 +27,7 @@ use serde_json::Value;
 use event::HookEvent;
 pub(crate) use mcp::Registered;
 pub(crate) use program::{Canary, Host, ShellPrefix};
-pub(crate) use setup::{Became, PREFIXED, Trust};
+pub(crate) use setup::{PREFIXED, SetupChange, Trust};
 
 /// All programs, in the order of the help.
 pub(crate) const ALL: [&dyn Host; 7] = [

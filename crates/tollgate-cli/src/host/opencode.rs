@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::event::{Aftermath, Call, Deed, Deeds, Heard, HookEvent, Shown};
+use super::event::{Call, FileEffect, HookCall, HookEvent, Shown, ToolEffects, ToolReport};
 use super::fields::{
     call, changed, has, is, other, patched, path, print, read, replacement, says, shell, text, unknown, write,
 };
@@ -43,30 +43,30 @@ impl Host for Opencode {
         has(payload, &["hook"]) && has(payload, &["directory"])
     }
 
-    fn hear(&self, payload: &Value) -> Result<Heard, String> {
+    fn hear(&self, payload: &Value) -> Result<HookCall, String> {
         let name = text(payload, &["hook"]).ok_or("it has no `hook`")?;
         let (input, output) = (&payload["input"], &payload["output"]);
         let tool = |args: &Value| {
             let call_of = json!({"tool": input.get("tool"), "callID": input.get("callID"), "args": args});
-            call(&call_of, ["callID", "tool", "args"], deeds)
+            call(&call_of, ["callID", "tool", "args"], effects)
         };
         let event = match name.as_str() {
             "chat.message" => HookEvent::Prompt,
             "tool.execute.before" => HookEvent::Before(tool(&output["args"])?),
             "tool.execute.after" => {
                 let call = tool(&input["args"])?;
-                let shown = match (&call.deeds, text(output, &["output"])) {
-                    (Deeds::Shell { .. }, Some(output)) => Shown::Text(output),
+                let shown = match (&call.effects, text(output, &["output"])) {
+                    (ToolEffects::Shell { .. }, Some(output)) => Shown::Text(output),
                     _ if is(&output["metadata"], &["truncated"]) => Shown::InPart,
                     _ => Shown::AsAsked,
                 };
-                HookEvent::After(call, Aftermath { shown, ..Aftermath::default() })
+                HookEvent::After(call, ToolReport { shown, ..ToolReport::default() })
             }
             "session.idle" => HookEvent::Stopped,
             "session.deleted" => HookEvent::Gone,
             _ => unknown(payload, tool(&output["args"])),
         };
-        Ok(Heard {
+        Ok(HookCall {
             session: text(input, &["sessionID"]).ok_or("it has no `sessionID`")?,
             // A subagent has its own session.
             subagent: None,
@@ -173,9 +173,9 @@ impl Host for Opencode {
     }
 }
 
-fn deeds(tool: &str, input: &Value) -> Deeds {
+fn effects(tool: &str, input: &Value) -> ToolEffects {
     const PATH: &[&str] = &["filePath", "path"];
-    Deeds::Files(match tool {
+    ToolEffects::Files(match tool {
         "read" => read(input, PATH, &["offset", "limit"]),
         "write" => write(input, PATH, &["content"]),
         "edit" | "multiedit" => {
@@ -184,7 +184,7 @@ fn deeds(tool: &str, input: &Value) -> Deeds {
                 Some(edits) => edits.iter().filter_map(one).collect(),
                 None => one(input).into_iter().collect(),
             };
-            changed(input, PATH, |path| Deed::Edit(path, edits))
+            changed(input, PATH, |path| FileEffect::Edit(path, edits))
         }
         "apply_patch" | "patch" => patched(input, &["patchText", "patch"]),
         "bash" => return shell(input, &["command"], &["workdir"]),

@@ -3,41 +3,41 @@
 //! The new text is known only if every change has exactly one place in the file. If it has several, or if white space would
 //! have to be ignored, programs differ in which place they choose.
 
-use super::event::{Deed, Hunk};
+use super::event::{FileEffect, Hunk};
 
 /// The effects of a patch, file by file.
-pub(crate) fn deeds(patch: &str) -> Vec<Deed> {
-    let mut deeds: Vec<Deed> = Vec::new();
+pub(crate) fn effects(patch: &str) -> Vec<FileEffect> {
+    let mut effects: Vec<FileEffect> = Vec::new();
     for line in patch.lines() {
         // Lines of text in a patch start with a sign or a space, so no text looks like a header.
         let head = |word: &str| line.strip_prefix(word).map(|path| path.trim().into());
         if let Some(path) = head("*** Add File: ") {
-            deeds.push(Deed::Write(path, Some(String::new())));
+            effects.push(FileEffect::Write(path, Some(String::new())));
         } else if let Some(path) = head("*** Update File: ") {
-            deeds.push(Deed::Patch(path, Vec::new()));
+            effects.push(FileEffect::Patch(path, Vec::new()));
         } else if let Some(path) = head("*** Delete File: ") {
-            deeds.push(Deed::Delete(path));
+            effects.push(FileEffect::Delete(path));
         } else if let Some(to) = head("*** Move to: ") {
             // A move deletes the file at its old path.
-            if let Some(Deed::Patch(from, _)) = deeds.last().cloned() {
-                deeds.pop();
-                deeds.push(Deed::Delete(from));
+            if let Some(FileEffect::Patch(from, _)) = effects.last().cloned() {
+                effects.pop();
+                effects.push(FileEffect::Delete(from));
             }
-            deeds.push(Deed::Write(to, None));
+            effects.push(FileEffect::Write(to, None));
         } else {
-            match deeds.last_mut() {
-                Some(Deed::Write(_, Some(text))) => {
+            match effects.last_mut() {
+                Some(FileEffect::Write(_, Some(text))) => {
                     if let Some(line) = line.strip_prefix('+') {
                         text.push_str(line);
                         text.push('\n');
                     }
                 }
-                Some(Deed::Patch(_, hunks)) => add(hunks, line),
+                Some(FileEffect::Patch(_, hunks)) => add(hunks, line),
                 _ => {}
             }
         }
     }
-    deeds
+    effects
 }
 
 /// Adds one line to the changes of a file.
@@ -102,25 +102,25 @@ mod tests {
         let patch = "*** Begin Patch\n*** Add File: new.txt\n+one\n+*** Delete File: not.me\n*** Update File: a b.txt\n@@\n-x\n+y\n\
                      *** Update File: old.txt\n*** Move to: moved.txt\n@@\n-x\n+y\n*** Delete File: gone.txt\n*** End Patch";
         assert_eq!(
-            deeds(patch),
+            effects(patch),
             [
-                Deed::Write("new.txt".into(), Some("one\n*** Delete File: not.me\n".into())),
-                Deed::Patch("a b.txt".into(), vec![hunk(None, &["x"], &["y"])]),
-                Deed::Delete("old.txt".into()),
-                Deed::Write("moved.txt".into(), None),
-                Deed::Delete("gone.txt".into()),
+                FileEffect::Write("new.txt".into(), Some("one\n*** Delete File: not.me\n".into())),
+                FileEffect::Patch("a b.txt".into(), vec![hunk(None, &["x"], &["y"])]),
+                FileEffect::Delete("old.txt".into()),
+                FileEffect::Write("moved.txt".into(), None),
+                FileEffect::Delete("gone.txt".into()),
             ]
         );
-        assert_eq!(deeds(""), []);
-        assert_eq!(deeds("*** Add File: x"), [Deed::Write("x".into(), Some(String::new()))]);
-        assert_eq!(deeds("*** Move to: x"), [Deed::Write("x".into(), None)]);
+        assert_eq!(effects(""), []);
+        assert_eq!(effects("*** Add File: x"), [FileEffect::Write("x".into(), Some(String::new()))]);
+        assert_eq!(effects("*** Move to: x"), [FileEffect::Write("x".into(), None)]);
     }
 
     #[test]
     fn the_new_text_is_known_if_there_is_one_way_to_apply_a_patch() {
         let made = |text: &str, changes: &str| {
             let patch = format!("*** Begin Patch\n*** Update File: f\n{changes}\n*** End Patch");
-            let [Deed::Patch(_, hunks)] = &deeds(&patch)[..] else { panic!("{patch}") };
+            let [FileEffect::Patch(_, hunks)] = &effects(&patch)[..] else { panic!("{patch}") };
             outcome(text, hunks)
         };
         for (text, changes, expected) in [
@@ -154,8 +154,8 @@ mod tests {
             "*** Begin Patch\n*** Update File: old.txt\n*** Move to: moved.txt\n@@\n-b\n+c\n\n*** Delete File: gone.txt\n*** End Patch\n",
         ];
         tollgate_fuzz::fuzz("patch", &patches, |bytes| {
-            for deed in deeds(&String::from_utf8_lossy(bytes)) {
-                if let Deed::Patch(_, hunks) = deed {
+            for effect in effects(&String::from_utf8_lossy(bytes)) {
+                if let FileEffect::Patch(_, hunks) = effect {
                     let _ = outcome("a\nb\nfn y\na\nx\n", &hunks);
                 }
             }

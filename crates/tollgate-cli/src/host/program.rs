@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::event::{Call, Heard};
+use super::event::{Call, HookCall};
 use super::mcp::Registry;
 use super::setup::{Setup, Trust};
 
@@ -18,7 +18,7 @@ pub(crate) trait Host: Sync {
     fn is_surely(&self, payload: &Value) -> bool;
 
     /// The event in a payload, or what is wrong with the payload.
-    fn hear(&self, payload: &Value) -> Result<Heard, String>;
+    fn hear(&self, payload: &Value) -> Result<HookCall, String>;
 
     /// Whether a text that is not valid JSON may be the event before a tool, judging by the words in it.
     fn may_be_before_a_tool(&self, text: &str) -> bool;

@@ -64,7 +64,7 @@ impl Trust {
 /// What happened to the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Became {
+pub(crate) enum SetupChange {
     /// Our entries were added.
     Written,
     /// Our entries were there already.
@@ -215,12 +215,12 @@ impl Setup {
     }
 
     /// Adds our entries.
-    pub(crate) fn install(&self, root: &Path) -> Result<Became, Fault> {
+    pub(crate) fn install(&self, root: &Path) -> Result<SetupChange, Fault> {
         let files = self.with_ours(root)?;
         for (path, text, access) in &files {
             write(path, text, *access)?;
         }
-        Ok(if files.is_empty() { Became::Kept } else { Became::Written })
+        Ok(if files.is_empty() { SetupChange::Kept } else { SetupChange::Written })
     }
 
     /// A fault if our entries cannot be removed. Changes nothing.
@@ -235,9 +235,9 @@ impl Setup {
     }
 
     /// Removes our entries. All other entries stay.
-    pub(crate) fn uninstall(&self, root: &Path) -> Result<Became, Fault> {
+    pub(crate) fn uninstall(&self, root: &Path) -> Result<SetupChange, Fault> {
         if !self.is_there(root) {
-            return Ok(Became::NothingToRemove);
+            return Ok(SetupChange::NothingToRemove);
         }
         match self {
             Self::Shared { file, base, .. } => {
@@ -254,7 +254,7 @@ impl Setup {
                 }
             }
         }
-        Ok(Became::Removed)
+        Ok(SetupChange::Removed)
     }
 }
 
@@ -359,15 +359,15 @@ mod tests {
         for host in host::ALL {
             let root = tempfile::tempdir().unwrap();
             let setup = host.setup();
-            assert_eq!(setup.uninstall(root.path()).unwrap(), Became::NothingToRemove);
-            assert_eq!(setup.install(root.path()).unwrap(), Became::Written);
+            assert_eq!(setup.uninstall(root.path()).unwrap(), SetupChange::NothingToRemove);
+            assert_eq!(setup.install(root.path()).unwrap(), SetupChange::Written);
             assert!(
                 setup.is_in_place(root.path()).unwrap() && setup.is_there(root.path()),
                 "{}",
                 host.name()
             );
-            assert_eq!(setup.install(root.path()).unwrap(), Became::Kept);
-            assert_eq!(setup.uninstall(root.path()).unwrap(), Became::Removed);
+            assert_eq!(setup.install(root.path()).unwrap(), SetupChange::Kept);
+            assert_eq!(setup.uninstall(root.path()).unwrap(), SetupChange::Removed);
             assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0, "{}", host.name());
         }
     }
@@ -422,7 +422,7 @@ mod tests {
                 let path = root.path().join(file);
                 fs::create_dir_all(path.parent().unwrap()).unwrap();
                 fs::write(&path, &text).unwrap();
-                assert_eq!(host.setup().install(root.path()).unwrap(), Became::Written);
+                assert_eq!(host.setup().install(root.path()).unwrap(), SetupChange::Written);
                 assert!(host.setup().is_in_place(root.path()).unwrap());
                 let with = fs::read_to_string(&path).unwrap();
                 let comments = text
@@ -430,8 +430,8 @@ mod tests {
                     .filter(|line| line.contains("// "))
                     .map(|line| line.split_once("// ").unwrap().1);
                 assert!(comments.into_iter().all(|comment| with.contains(comment)), "{with}");
-                assert_eq!(host.setup().install(root.path()).unwrap(), Became::Kept);
-                assert_eq!(host.setup().uninstall(root.path()).unwrap(), Became::Removed);
+                assert_eq!(host.setup().install(root.path()).unwrap(), SetupChange::Kept);
+                assert_eq!(host.setup().uninstall(root.path()).unwrap(), SetupChange::Removed);
                 assert_eq!(fs::read_to_string(&path).unwrap(), text, "{with}");
             }
         }

@@ -83,7 +83,7 @@ impl Invocation {
         runtime.into_iter().chain(turn_folders_without_runtime(self.surroundings.uid)).collect()
     }
 
-    /// The same, and the folder in this workspace.
+    /// The folders of the turns of all workspaces, and that in this workspace.
     pub(crate) fn all_folders_of_turns(&self) -> Vec<PathBuf> {
         let here =
             self.root().ok().map(|(root, _)| turn_place_in_workspace(&root, self.surroundings.uid).folder());

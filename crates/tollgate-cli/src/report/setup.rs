@@ -2,14 +2,14 @@
 
 use std::path::PathBuf;
 
-use crate::host::Became;
+use crate::host::SetupChange;
 
 /// What `init` did for one agent program: its hooks, or its MCP server.
 #[derive(Debug, serde::Serialize)]
 pub(crate) struct HostSetup {
     pub(crate) host: &'static str,
     pub(crate) files: Vec<PathBuf>,
-    pub(crate) done: Became,
+    pub(crate) done: SetupChange,
     /// What a person still has to do.
     pub(crate) then: Option<String>,
     /// Its hooks inform the agent at the start of each session.

@@ -7,7 +7,7 @@ pub(crate) fn hook_greeting(agent: &Agent, has_tasks: bool) -> String {
     informing(Some(agent), if has_tasks { HAS_TASKS } else { MAY_HAVE_TASKS })
 }
 
-/// The same, for a file that the agents of a program read at the start.
+/// What an agent should know, for a file that the agents of a program read at the start.
 pub(crate) fn agent_instructions() -> String {
     informing(None, MAY_HAVE_TASKS)
 }

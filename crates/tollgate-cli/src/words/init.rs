@@ -7,24 +7,24 @@ use tollgate::visible::plain;
 
 use super::greeting::agent_instructions;
 use super::text::{Viewpoint, short, shown};
-use crate::host::Became;
+use crate::host::SetupChange;
 use crate::report::setup::{ConfigSetup, HostSetup};
-use crate::root::FoundBy;
+use crate::root::RootReason;
 
 /// Why this folder is the workspace.
-pub(crate) fn found_by(found_by: FoundBy) -> &'static str {
+pub(crate) fn found_by(found_by: RootReason) -> &'static str {
     match found_by {
-        FoundBy::Name => "given with `-C`",
-        FoundBy::State => "found `.tollgate`",
-        FoundBy::Git => "git root",
-        FoundBy::Here => "current folder",
+        RootReason::Name => "given with `-C`",
+        RootReason::State => "found `.tollgate`",
+        RootReason::Git => "git root",
+        RootReason::Here => "current folder",
     }
 }
 
 /// What happened to the configuration. `added`: the lines that were added to it.
 pub(crate) fn init(
     root: &Path,
-    found_by: FoundBy,
+    found_by: RootReason,
     done: ConfigSetup,
     added: &[String],
     git: bool,
@@ -152,16 +152,16 @@ pub(crate) fn hooked(hooked: &[HostSetup]) -> String {
     for HostSetup { host, files, done, then, .. } in hooked {
         let files = file_list(files);
         words += &match done {
-            Became::Written => format!("\ninstalled hooks for `{host}` in {files}"),
-            Became::Kept => format!("\nfound hooks for `{host}` in {files}, not changed"),
-            Became::Removed => format!("\nremoved the hooks for `{host}` from {files}"),
-            Became::NothingToRemove | Became::ByHand => format!("\nno hooks for `{host}` found"),
+            SetupChange::Written => format!("\ninstalled hooks for `{host}` in {files}"),
+            SetupChange::Kept => format!("\nfound hooks for `{host}` in {files}, not changed"),
+            SetupChange::Removed => format!("\nremoved the hooks for `{host}` from {files}"),
+            SetupChange::NothingToRemove | SetupChange::ByHand => format!("\nno hooks for `{host}` found"),
         };
         if let Some(then) = then {
             words += &format!("\nnext: {then}");
         }
     }
-    let uninformed = |setup: &&HostSetup| setup.done == Became::Written && !setup.greets;
+    let uninformed = |setup: &&HostSetup| setup.done == SetupChange::Written && !setup.greets;
     let names: Vec<_> = hooked.iter().filter(uninformed).map(|setup| format!("`{}`", setup.host)).collect();
     if !names.is_empty() {
         let text = agent_instructions().replace('\n', "\n    ");
@@ -183,11 +183,11 @@ pub(crate) fn registered(registered: &[HostSetup]) -> String {
     for HostSetup { host, files, done, then, .. } in registered {
         let files = file_list(files);
         words += &match done {
-            Became::Written => format!("\nregistered the MCP server with `{host}` in {files}"),
-            Became::Kept => format!("\nfound the MCP server for `{host}` in {files}, not changed"),
-            Became::Removed => format!("\nremoved the MCP server for `{host}` from {files}"),
-            Became::NothingToRemove => format!("\nno MCP server for `{host}` found"),
-            Became::ByHand => {
+            SetupChange::Written => format!("\nregistered the MCP server with `{host}` in {files}"),
+            SetupChange::Kept => format!("\nfound the MCP server for `{host}` in {files}, not changed"),
+            SetupChange::Removed => format!("\nremoved the MCP server for `{host}` from {files}"),
+            SetupChange::NothingToRemove => format!("\nno MCP server for `{host}` found"),
+            SetupChange::ByHand => {
                 format!("\n`{host}` keeps its MCP servers outside the workspace, so nothing was changed")
             }
         };

@@ -1,4 +1,5 @@
-//! Every sentence that the command prints, for people and for models.
+//! What the command prints for people and for models: answers, refusals, faults, and pieces of sentences. A usage error and a
+//! finding have their sentences where they are found.
 //!
 //! A message is lowercase, without a final period, with names of things in backticks. It states the fact first, then what to
 //! do, on a separate line. Text from outside (names, ledger lines, bytes of files) passes through `visible::plain` before it

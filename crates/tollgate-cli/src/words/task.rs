@@ -16,7 +16,7 @@ use tollgate::vault::{Circle, Denial, TaskName};
 use tollgate::visible::{is_invisible, plain};
 
 use super::text::{Viewpoint, ago, count, counted, moment, short, shown};
-use crate::answer::{Answer, Said};
+use crate::answer::{Answer, Reply};
 
 /// The number of finished tasks on the board.
 const LATEST: usize = 5;
@@ -50,10 +50,10 @@ pub(crate) fn not_prose(text: &str) -> String {
 
 pub(crate) fn task_is_there(task: &TaskName, slot: &Slot) -> Answer {
     let message = format!("a task named `{}` already exists in `{slot}`", plain(task.as_str()));
-    Answer::NotValid(Said {
+    Answer::NotValid(Reply {
         notes: format!("refused: {message}\nhint: choose another `--name`, or omit it"),
         json: serde_json::json!({"task": task, "refused": true, "reason": "exists", "message": message}),
-        ..Said::default()
+        ..Reply::default()
     })
 }
 
@@ -61,10 +61,10 @@ pub(crate) fn closes_a_circle(circle: &Circle) -> Answer {
     let task = circle.first();
     let message =
         task.map(|task| Denial::Circle(task.clone(), circle.clone()).to_string()).unwrap_or_default();
-    Answer::NotValid(Said {
+    Answer::NotValid(Reply {
         notes: format!("refused: {}\nhint: choose another `--after`, or omit it", plain(&message)),
         json: serde_json::json!({"task": task, "refused": true, "reason": "circle", "message": message}),
-        ..Said::default()
+        ..Reply::default()
     })
 }
 

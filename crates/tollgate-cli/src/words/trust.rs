@@ -7,7 +7,7 @@ use tollgate::visible::plain;
 use super::task::unrendered;
 use super::text::{Viewpoint, shown};
 use crate::error::NoPerson;
-use crate::trust::{Configured, Holds, OutsideFolder};
+use crate::trust::{Configured, FolderContent, OutsideFolder};
 
 pub(crate) const TRUST_QUESTION: &str = "trust exactly this? type `yes` to trust it:";
 
@@ -70,10 +70,10 @@ pub(crate) fn to_trust(
     words
 }
 
-pub(crate) fn held(holds: Holds) -> &'static str {
+pub(crate) fn held(holds: FolderContent) -> &'static str {
     match holds {
-        Holds::Vault => "tasks",
-        Holds::Logs => "the logs of agents",
+        FolderContent::Vault => "tasks",
+        FolderContent::Logs => "the logs of agents",
     }
 }
 

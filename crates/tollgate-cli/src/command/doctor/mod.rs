@@ -19,7 +19,7 @@ use tollgate::workspace::{Options, STATE_FOLDER, STATE_VERSION, Workspace, read_
 use tollgate_guard::doctor::leftovers;
 use tollgate_run::{Availability, RunLevel, available};
 
-use crate::answer::{Answer, Said};
+use crate::answer::{Answer, Reply};
 use crate::error::CliError;
 use crate::hook::checkup::{Check, checkups};
 use crate::invocation::Invocation;
@@ -63,14 +63,14 @@ pub(crate) fn run(invocation: &Invocation, _: &DoctorArgs) -> Result<Answer, Cli
         checks.into_iter().map(|(check, found)| (check, found.unwrap_or_else(failed))).collect();
     let healthy = findings.iter().all(|(_, finding)| finding.level != Level::Problem);
     let as_json = |(check, Finding { level, what, fix }): &(&str, Finding)| json!({"check": check, "level": level, "message": what, "mend": fix});
-    let said = Said {
+    let said = Reply {
         words: in_words(&findings),
         json: json!({
             "workspace": root.to_string_lossy(),
             "healthy": healthy,
             "findings": findings.iter().map(as_json).collect::<Vec<_>>(),
         }),
-        ..Said::default()
+        ..Reply::default()
     };
     Ok(if healthy { Answer::Done(said) } else { Answer::NotValid(said) })
 }

@@ -23,9 +23,9 @@ use tollgate_base::private;
 
 use self::config_file::{ConfigFile, is_template};
 use super::vault::check_address;
-use crate::answer::{Answer, Said};
+use crate::answer::{Answer, Reply};
 use crate::error::CliError;
-use crate::host::{self, Became, FoundHost, Host};
+use crate::host::{self, FoundHost, Host, SetupChange};
 use crate::invocation::Invocation;
 use crate::output;
 use crate::report::setup::{ConfigSetup, HostSetup};
@@ -153,7 +153,7 @@ pub(crate) fn run(invocation: &Invocation, args: &InitArgs) -> Result<Answer, Cl
         words = format!("{words}\n{}", words::vault_made(&invocation.viewpoint(), &vault.folder, vault.new));
         json["vault"] = vault.folder.to_string_lossy().into();
     }
-    Ok(Answer::Done(Said { words, notes, json }))
+    Ok(Answer::Done(Reply { words, notes, json }))
 }
 
 /// What `init` will do to the configuration and the vault, checked before anything is changed.
@@ -336,7 +336,7 @@ fn register(
         let registry = host.mcp();
         let files = registry.file(root).into_iter().collect();
         let done = if args.remove { registry.uninstall(root)? } else { registry.install(root)? };
-        let then = registry.next_step(root).filter(|_| !args.remove || done == Became::ByHand);
+        let then = registry.next_step(root).filter(|_| !args.remove || done == SetupChange::ByHand);
         registered.push(HostSetup { host: host.name(), files, done, then, greets: true });
     }
     Ok(())

@@ -8,7 +8,7 @@ use tollgate::vault::new_task::{BadNewTask, NewTask};
 use tollgate::visible::plain;
 
 use super::prose::prose;
-use crate::answer::{Answer, Said};
+use crate::answer::{Answer, Reply};
 use crate::command::bytes::stdin;
 use crate::error::CliError;
 use crate::invocation::Invocation;
@@ -88,7 +88,7 @@ pub(crate) fn run(invocation: &Invocation, args: &TaskAddArgs) -> Result<Answer,
     };
     Ok(match landed {
         Ok(landed) => {
-            Answer::Done(Said { words: words::task_added(&landed), json: landed.json(), ..Said::default() })
+            Answer::Done(Reply { words: words::task_added(&landed), json: landed.json(), ..Reply::default() })
         }
         Err(circle) => words::closes_a_circle(&circle),
     })

@@ -8,7 +8,7 @@ use tollgate::name::Agent;
 use tollgate::vault::retry::with_retry;
 use tollgate::vault::{ClaimKind, ClaimRequest, Claimed, Denial, DenialReason, TaskName};
 
-use crate::answer::{Answer, Said};
+use crate::answer::{Answer, Reply};
 use crate::error::CliError;
 use crate::invocation::Invocation;
 use crate::tasks::LoggedVault;
@@ -93,10 +93,10 @@ fn claim(
 }
 
 pub(crate) fn said_claimed(invocation: &Invocation, claimed: &Claimed) -> Answer {
-    Answer::Done(Said {
+    Answer::Done(Reply {
         words: words::claimed(&invocation.viewpoint(), claimed),
         json: claimed.json(),
-        ..Said::default()
+        ..Reply::default()
     })
 }
 
@@ -105,19 +105,19 @@ fn said_not_claimed(task: &TaskName, agent: &Agent, denied: &Denial) -> Answer {
         Denial::Pausing(task, _) => words::pausing(task, &denied.to_string()),
         _ => words::not_claimed(denied.reason(), &denied.to_string()),
     };
-    Answer::NotValid(Said { notes, json: denied.json(task, agent), ..Said::default() })
+    Answer::NotValid(Reply { notes, json: denied.json(task, agent), ..Reply::default() })
 }
 
 pub(crate) fn said_nothing_to_claim(agent: &Agent, sentence: &str) -> Answer {
     let reason = DenialReason::None;
     let json = json!({"claimed": false, "task": null, "agent": agent, "reason": reason, "message": sentence});
-    Answer::NotValid(Said { notes: words::not_claimed(reason, sentence), json, ..Said::default() })
+    Answer::NotValid(Reply { notes: words::not_claimed(reason, sentence), json, ..Reply::default() })
 }
 
 fn with_notes(answer: Answer, more: Vec<String>) -> Answer {
-    let add = |said: Said| {
+    let add = |said: Reply| {
         let notes = words::together(&[vec![said.notes.clone()], more].concat());
-        Said { notes, ..said }
+        Reply { notes, ..said }
     };
     match answer {
         Answer::Done(said) => Answer::Done(add(said)),

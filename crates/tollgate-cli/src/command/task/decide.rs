@@ -13,7 +13,7 @@ use tollgate::vault::store::Task;
 use tollgate::vault::{Allowed, Denial, Landed, Reclaimed, TaskName};
 
 use super::prose::prose;
-use crate::answer::{Answer, Said};
+use crate::answer::{Answer, Reply};
 use crate::error::{CliError, NoPerson};
 use crate::invocation::Invocation;
 use crate::person::Person;
@@ -99,14 +99,14 @@ pub(crate) struct TaskReclaimArgs {
 }
 
 /// A decision that a person is about to make about a task.
-pub(super) struct Deciding<'i> {
+pub(super) struct PersonDecision<'i> {
     invocation: &'i Invocation,
     person: Person,
     pub(super) tasks: LoggedVault,
     pub(super) by: String,
 }
 
-impl<'i> Deciding<'i> {
+impl<'i> PersonDecision<'i> {
     /// The person at this terminal and their name; or the refusal, if nobody can decide here.
     pub(super) fn begin(
         invocation: &'i Invocation,
@@ -170,16 +170,16 @@ pub(super) fn refused(task: &TaskName, reason: &str, message: &str) -> Answer {
 }
 
 fn refused_with(task: &TaskName, reason: &str, message: &str, notes: String) -> Answer {
-    Answer::NotValid(Said {
+    Answer::NotValid(Reply {
         notes,
         json: json!({"task": task, "refused": true, "reason": reason, "message": message}),
-        ..Said::default()
+        ..Reply::default()
     })
 }
 
 pub(crate) fn approve(invocation: &Invocation, args: &TaskApproveArgs) -> Result<Answer, CliError> {
     let task = &args.task;
-    let deciding = match Deciding::begin(invocation, task, args.by.as_ref())? {
+    let deciding = match PersonDecision::begin(invocation, task, args.by.as_ref())? {
         Ok(deciding) => deciding,
         Err(answer) => return Ok(answer),
     };
@@ -195,13 +195,13 @@ pub(crate) fn approve(invocation: &Invocation, args: &TaskApproveArgs) -> Result
     if args.expect.is_some_and(|expected| expected != seen) {
         return Ok(refused(task, "not_possible", &words::not_as_expected(task)));
     }
-    let Deciding { tasks, by, .. } = &deciding;
+    let PersonDecision { tasks, by, .. } = &deciding;
     let decided = with_retry(|| tasks.vault.approve(task, by, Some(seen), invocation.now()), &sleep)?;
     said(task, decided, ("approve", "approved"), by)
 }
 
 pub(crate) fn reject(invocation: &Invocation, args: &TaskRejectArgs) -> Result<Answer, CliError> {
-    let deciding = match Deciding::begin(invocation, &args.task, args.by.as_ref())? {
+    let deciding = match PersonDecision::begin(invocation, &args.task, args.by.as_ref())? {
         Ok(deciding) => deciding,
         Err(answer) => return Ok(answer),
     };
@@ -213,13 +213,13 @@ pub(crate) fn reject(invocation: &Invocation, args: &TaskRejectArgs) -> Result<A
     {
         return Ok(answer);
     }
-    let Deciding { tasks, by, .. } = &deciding;
+    let PersonDecision { tasks, by, .. } = &deciding;
     let decided = with_retry(|| tasks.vault.reject(&args.task, by, &args.reason, invocation.now()), &sleep)?;
     said(&args.task, decided, ("reject", "rejected"), by)
 }
 
 pub(crate) fn retry(invocation: &Invocation, args: &TaskRetryArgs) -> Result<Answer, CliError> {
-    let deciding = match Deciding::begin(invocation, &args.task, args.by.as_ref())? {
+    let deciding = match PersonDecision::begin(invocation, &args.task, args.by.as_ref())? {
         Ok(deciding) => deciding,
         Err(answer) => return Ok(answer),
     };
@@ -231,13 +231,13 @@ pub(crate) fn retry(invocation: &Invocation, args: &TaskRetryArgs) -> Result<Ans
     {
         return Ok(answer);
     }
-    let Deciding { tasks, by, .. } = &deciding;
+    let PersonDecision { tasks, by, .. } = &deciding;
     let decided = with_retry(|| tasks.vault.retry(&args.task, by, invocation.now()), &sleep)?;
     said(&args.task, decided, ("retry", "retried"), by)
 }
 
 pub(crate) fn give_back(invocation: &Invocation, args: &TaskReturnArgs) -> Result<Answer, CliError> {
-    let deciding = match Deciding::begin(invocation, &args.task, args.by.as_ref())? {
+    let deciding = match PersonDecision::begin(invocation, &args.task, args.by.as_ref())? {
         Ok(deciding) => deciding,
         Err(answer) => return Ok(answer),
     };
@@ -248,7 +248,7 @@ pub(crate) fn give_back(invocation: &Invocation, args: &TaskReturnArgs) -> Resul
     {
         return Ok(answer);
     }
-    let Deciding { tasks, by, .. } = &deciding;
+    let PersonDecision { tasks, by, .. } = &deciding;
     let seen = found.and_then(|(found, _)| found.record.claim).map(|claim| claim.id);
     let decided =
         with_retry(|| tasks.vault.give_back(&args.task, by, seen.as_ref(), invocation.now()), &sleep)?;
@@ -271,7 +271,7 @@ pub(super) fn said(
         Ok(landed) => {
             let mut json = landed.json();
             json["by"] = json!(by);
-            Ok(Answer::Done(Said { words: words::decided(&landed, done, by), json, ..Said::default() }))
+            Ok(Answer::Done(Reply { words: words::decided(&landed, done, by), json, ..Reply::default() }))
         }
     }
 }
@@ -288,7 +288,7 @@ pub(crate) fn reclaim(invocation: &Invocation, args: &TaskReclaimArgs) -> Result
         json!({"task": task, "agent": agent, "state": to, "reason": reason})
     };
     let json: Vec<Value> = done.iter().map(row).collect();
-    Ok(Answer::Done(Said {
+    Ok(Answer::Done(Reply {
         words: words::reclaimed(&done, args.dry_run),
         notes: words::skipped_faults(&invocation.viewpoint(), &passed),
         json: json.into(),

@@ -17,8 +17,8 @@ use tollgate::vault::state::State;
 use tollgate::vault::store::Task;
 use tollgate::visible::plain;
 
-use super::decide::{Deciding, refused, said};
-use crate::answer::{Answer, Said};
+use super::decide::{PersonDecision, refused, said};
+use crate::answer::{Answer, Reply};
 use crate::error::CliError;
 use crate::invocation::Invocation;
 use crate::surroundings::Surroundings;
@@ -41,7 +41,7 @@ pub(crate) struct TaskEditArgs {
 
 pub(crate) fn run(invocation: &Invocation, args: &TaskEditArgs) -> Result<Answer, CliError> {
     let task = &args.task;
-    let deciding = match Deciding::begin(invocation, task, args.by.as_ref())? {
+    let deciding = match PersonDecision::begin(invocation, task, args.by.as_ref())? {
         Ok(deciding) => deciding,
         Err(answer) => return Ok(answer),
     };
@@ -62,7 +62,7 @@ pub(crate) fn run(invocation: &Invocation, args: &TaskEditArgs) -> Result<Answer
 /// Opens the copy in the person's editor and stores what they make of it.
 fn edit(
     invocation: &Invocation,
-    deciding: &Deciding,
+    deciding: &PersonDecision,
     copy: &EditorCopy,
     found: &Task,
 ) -> Result<Answer, CliError> {
@@ -70,7 +70,7 @@ fn edit(
     let text = copy.edited()?;
     if text.as_bytes() == copy.before {
         let json = json!({"task": task, "state": found.slot.state(), "by": by, "changed": false});
-        return Ok(Answer::Done(Said { words: words::not_edited(task), json, ..Said::default() }));
+        return Ok(Answer::Done(Reply { words: words::not_edited(task), json, ..Reply::default() }));
     }
     if text.trim().is_empty() {
         return Err(CliError::usage(
@@ -137,7 +137,7 @@ impl EditorCopy {
         let Ok(path) = self.path.keep() else { return answer };
         let kept = words::edit_is_kept(&path, &self.task);
         match answer {
-            Ok(Answer::NotValid(said)) => Ok(Answer::NotValid(Said { notes: said.notes + &kept, ..said })),
+            Ok(Answer::NotValid(said)) => Ok(Answer::NotValid(Reply { notes: said.notes + &kept, ..said })),
             Ok(answer) => Ok(answer),
             Err(error) => Err(CliError::WithHint(Box::new(error), kept)),
         }

@@ -18,7 +18,7 @@ use super::add::bad_option;
 use super::foreign::{
     ForeignItem, ForeignTask, Tracker, backlog, beads, documents, github, read_file, tracker_of,
 };
-use crate::answer::{Answer, Said};
+use crate::answer::{Answer, Reply};
 use crate::command::bytes::stdin;
 use crate::error::CliError;
 use crate::invocation::Invocation;
@@ -87,7 +87,7 @@ pub(crate) fn run(invocation: &Invocation, args: &TaskImportArgs) -> Result<Answ
     });
     let words = words::imported(added, present.len(), *closed, args.dry_run);
     let notes: Vec<String> = skipped.iter().map(|why| words::not_imported(why)).collect();
-    let said = Said { words, notes: notes.join("\n"), json };
+    let said = Reply { words, notes: notes.join("\n"), json };
     // Nothing in the source could be read: it is probably not what the caller meant.
     let is_useless = added.is_empty() && present.is_empty() && *closed == 0 && !skipped.is_empty();
     Ok(if is_useless { Answer::NotValid(said) } else { Answer::Done(said) })

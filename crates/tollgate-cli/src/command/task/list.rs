@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tollgate::vault::shown::Row;
 use tollgate::vault::state::State;
 
-use crate::answer::{Answer, Said};
+use crate::answer::{Answer, Reply};
 use crate::error::CliError;
 use crate::invocation::Invocation;
 use crate::progress::Progress;
@@ -45,7 +45,7 @@ pub(crate) fn run(invocation: &Invocation, args: &TaskListArgs) -> Result<Answer
     }
     drop(progress);
     let json: Vec<Value> = board.iter().flat_map(|(_, rows)| rows.iter().map(Row::json)).collect();
-    Ok(Answer::Table(Said {
+    Ok(Answer::Table(Reply {
         words: words::board(&board, tasks.vault.terms().max_attempts, args.state.is_some()),
         notes: words::together(&[old, words::unfit(&unfit)]),
         json: json.into(),
@@ -55,9 +55,9 @@ pub(crate) fn run(invocation: &Invocation, args: &TaskListArgs) -> Result<Answer
 pub(crate) fn figures(invocation: &Invocation, _: &TaskFiguresArgs) -> Result<Answer, CliError> {
     let tasks = invocation.tasks()?;
     let (all, each) = tasks.vault.figures(invocation.now())?;
-    Ok(Answer::Done(Said {
+    Ok(Answer::Done(Reply {
         words: words::figures(&all, &each),
         json: json!({"coordination": all, "agents": each}),
-        ..Said::default()
+        ..Reply::default()
     }))
 }

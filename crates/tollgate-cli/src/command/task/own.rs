@@ -12,7 +12,7 @@ use tollgate::vault::state::State;
 use tollgate::vault::{NotOwner, Release, TaskName};
 
 use super::prose::prose;
-use crate::answer::{Answer, Said};
+use crate::answer::{Answer, Reply};
 use crate::command::bytes::stdin;
 use crate::error::CliError;
 use crate::invocation::Invocation;
@@ -109,10 +109,10 @@ fn verdict(text: &str) -> Result<Verdict, String> {
 }
 
 fn refused(not_owner: &NotOwner) -> Answer {
-    Answer::NotValid(Said {
+    Answer::NotValid(Reply {
         notes: words::not_the_owner(not_owner),
         json: not_owner.json(),
-        ..Said::default()
+        ..Reply::default()
     })
 }
 
@@ -145,7 +145,7 @@ pub(crate) fn verify(invocation: &Invocation, args: &TaskVerifyArgs) -> Result<A
         Err(not_owner) => (not_owner.claim, false),
     };
     let json = if valid { json!({"valid": true}) } else { json!({"valid": false, "hint": words::NOT_VALID}) };
-    let said = Said { words: words::verified(task, &id, valid), json, ..Said::default() };
+    let said = Reply { words: words::verified(task, &id, valid), json, ..Reply::default() };
     Ok(if valid { Answer::Done(said) } else { Answer::NotValid(said) })
 }
 
@@ -157,10 +157,10 @@ pub(crate) fn renew(invocation: &Invocation, args: &TaskRenewArgs) -> Result<Ans
     };
     match with_retry(|| tasks.vault.renew(task, &id, invocation.now()), &sleep)? {
         Err(not_owner) => Ok(refused(&not_owner)),
-        Ok(claim) => Ok(Answer::Done(Said {
+        Ok(claim) => Ok(Answer::Done(Reply {
             words: words::renewed(task, claim.lease_until()),
             json: claim.renewed_json(task),
-            ..Said::default()
+            ..Reply::default()
         })),
     }
 }
@@ -176,10 +176,10 @@ pub(crate) fn progress(invocation: &Invocation, args: &TaskProgressArgs) -> Resu
     }
     match with_retry(|| tasks.vault.progress(task, &id, &args.text, invocation.now()), &sleep)? {
         Err(not_owner) => Ok(refused(&not_owner)),
-        Ok(()) => Ok(Answer::Done(Said {
+        Ok(()) => Ok(Answer::Done(Reply {
             words: words::progress_noted(task),
             json: noted_json(task, &id),
-            ..Said::default()
+            ..Reply::default()
         })),
     }
 }
@@ -200,10 +200,10 @@ pub(crate) fn draft(invocation: &Invocation, args: &TaskDraftArgs) -> Result<Ans
     }
     match with_retry(|| tasks.vault.draft(task, &id, &text, invocation.now()), &sleep)? {
         Err(not_owner) => Ok(refused(&not_owner)),
-        Ok(()) => Ok(Answer::Done(Said {
+        Ok(()) => Ok(Answer::Done(Reply {
             words: words::draft_added(task),
             json: noted_json(task, &id),
-            ..Said::default()
+            ..Reply::default()
         })),
     }
 }
@@ -232,7 +232,7 @@ pub(crate) fn release(invocation: &Invocation, args: &TaskReleaseArgs) -> Result
                 notes = format!("note: {note}");
                 json["note"] = note.into();
             }
-            Ok(Answer::Done(Said { words: words::released(task, &landed), notes, json }))
+            Ok(Answer::Done(Reply { words: words::released(task, &landed), notes, json }))
         }
     }
 }

@@ -6,7 +6,7 @@ use tollgate::vault::TaskName;
 use tollgate::vault::shown::MOST_SHOWN;
 use tollgate::visible::plain;
 
-use crate::answer::{Answer, Said};
+use crate::answer::{Answer, Reply};
 use crate::command::bytes::put_content;
 use crate::error::CliError;
 use crate::invocation::Invocation;
@@ -35,7 +35,7 @@ pub(crate) fn run(invocation: &Invocation, args: &TaskShowArgs) -> Result<Answer
     let mut json = tasks.vault.details(&task, invocation.now())?;
     let words = words::task_shown(&invocation.viewpoint(), &task, &bytes);
     put_content(&mut json, bytes);
-    Ok(Answer::Done(Said { words, json, notes }))
+    Ok(Answer::Done(Reply { words, json, notes }))
 }
 
 pub(crate) fn why(invocation: &Invocation, args: &TaskWhyArgs) -> Result<Answer, CliError> {
@@ -49,6 +49,6 @@ pub(crate) fn why(invocation: &Invocation, args: &TaskWhyArgs) -> Result<Answer,
     if let Some(until) = until {
         json["until"] = json!(until);
     }
-    let said = Said { words: plain(&reason), json, notes };
+    let said = Reply { words: plain(&reason), json, notes };
     Ok(if eligible { Answer::Done(said) } else { Answer::NotValid(said) })
 }

@@ -35,7 +35,7 @@ pub(super) struct Breaker {
 
 /// Whether the worker may claim a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum MayClaim {
+pub(super) enum ClaimPermission {
     Yes,
     /// Not before this time.
     From(Instant),
@@ -48,12 +48,12 @@ impl Breaker {
         Self { limit, pauses, failures: 0, opened: 0, position: Position::Closed }
     }
 
-    pub(super) fn may_claim(&self, now: Instant) -> MayClaim {
+    pub(super) fn may_claim(&self, now: Instant) -> ClaimPermission {
         match self.position {
-            Position::Closed => MayClaim::Yes,
-            Position::Open(until) if until <= now => MayClaim::Yes,
-            Position::Open(until) => MayClaim::From(until),
-            Position::Trying => MayClaim::AfterTheTry,
+            Position::Closed => ClaimPermission::Yes,
+            Position::Open(until) if until <= now => ClaimPermission::Yes,
+            Position::Open(until) => ClaimPermission::From(until),
+            Position::Trying => ClaimPermission::AfterTheTry,
         }
     }
 
@@ -129,22 +129,22 @@ mod tests {
         assert_eq!([breaker.failed(SOON, start), breaker.failed(SOON, start)], [None, None]);
         assert_eq!(breaker.failed(SOON, start), Some(s(10)));
         assert_eq!(breaker.failed(SOON, start), None, "this task was claimed before it opened");
-        assert_eq!(breaker.may_claim(start + s(9)), MayClaim::From(start + s(10)));
+        assert_eq!(breaker.may_claim(start + s(9)), ClaimPermission::From(start + s(10)));
         for (now, pause) in [(10, 60), (70, 60)] {
             let now = start + s(now);
-            assert_eq!(breaker.may_claim(now), MayClaim::Yes, "one task");
+            assert_eq!(breaker.may_claim(now), ClaimPermission::Yes, "one task");
             breaker.claimed();
-            assert_eq!(breaker.may_claim(now), MayClaim::AfterTheTry, "and no other");
+            assert_eq!(breaker.may_claim(now), ClaimPermission::AfterTheTry, "and no other");
             assert_eq!(breaker.failed(s(100), now), Some(s(pause)), "the try failed, however long it took");
         }
         assert_eq!(breaker.failures(), 5);
         let now = start + s(200);
         breaker.claimed();
         breaker.learned_nothing(now);
-        assert_eq!(breaker.may_claim(now), MayClaim::Yes, "another try");
+        assert_eq!(breaker.may_claim(now), ClaimPermission::Yes, "another try");
         breaker.claimed();
         assert!(breaker.succeeded() && breaker.is_closed());
-        assert_eq!((breaker.may_claim(now), breaker.failures()), (MayClaim::Yes, 0));
+        assert_eq!((breaker.may_claim(now), breaker.failures()), (ClaimPermission::Yes, 0));
     }
 
     #[test]

@@ -31,7 +31,7 @@ const KILL: u32 = 10;
 const NEVER: u64 = u64::MAX;
 
 /// When the store last heard of the owner.
-struct LastHeard {
+struct LastHeartbeat {
     /// In milliseconds since the machine was started.
     at: u64,
     /// Whether a heartbeat has failed since then.
@@ -40,7 +40,7 @@ struct LastHeard {
 
 /// Why a command was killed before it ended.
 #[derive(Debug)]
-pub(super) enum Fenced {
+pub(super) enum KillReason {
     /// The claim does not own the task any more.
     Lost,
     /// The command has released the task itself, and others may claim it now.
@@ -59,14 +59,14 @@ impl Shift<'_> {
         claimed: &Claimed,
         group: Pid,
         wait: impl FnOnce() -> io::Result<T>,
-    ) -> io::Result<(Option<Fenced>, T)> {
+    ) -> io::Result<(Option<KillReason>, T)> {
         let interval = self.tasks.vault.heartbeat_interval(&claimed.claim);
         let Some(interval) = interval else { return Ok((None, wait()?)) };
         // The claim was made before this moment, so a lease that is counted from here ends a little too late, unless the store
         // knows better. The margin is much larger.
         let at = self.tasks.vault.heard(&claimed.claim.id, millis_since_boot());
         self.warden.kill_at(group, after(KILL, BEATS * interval, at))?;
-        let heard = Mutex::new(LastHeard { at, has_failed: false });
+        let heard = Mutex::new(LastHeartbeat { at, has_failed: false });
         thread::scope(|scope| {
             let (ended, over) = mpsc::channel::<()>();
             let (ended_too, over_too) = mpsc::channel::<()>();
@@ -89,11 +89,11 @@ impl Shift<'_> {
         interval: Duration,
         claimed: &Claimed,
         group: Pid,
-        heard: &Mutex<LastHeard>,
+        heard: &Mutex<LastHeartbeat>,
         over: &Receiver<()>,
-    ) -> Option<Fenced> {
+    ) -> Option<KillReason> {
         let hear = |at: u64| {
-            *heard.lock().unwrap_or_else(PoisonError::into_inner) = LastHeard { at, has_failed: false };
+            *heard.lock().unwrap_or_else(PoisonError::into_inner) = LastHeartbeat { at, has_failed: false };
             // If the warden cannot be told, it kills the command too early. If there is none, this process still kills the
             // command in time.
             let _ = self.warden.kill_at(group, after(KILL, BEATS * interval, at));
@@ -112,7 +112,7 @@ impl Shift<'_> {
                 Ok(false) if self.may_go_on(claimed, &mut released) => hear(NEVER),
                 Ok(false) => {
                     end(group, Signal::KILL);
-                    return Some(released.map_or(Fenced::Lost, Fenced::Released));
+                    return Some(released.map_or(KillReason::Lost, KillReason::Released));
                 }
                 Err(fault) => {
                     let has_failed = {
@@ -148,7 +148,7 @@ fn after(twelfths: u32, lease: Duration, began: u64) -> u64 {
     began.saturating_add(millis(lease * twelfths / 12))
 }
 
-impl LastHeard {
+impl LastHeartbeat {
     /// When the command is asked to stop.
     fn stop_at(&self, lease: Duration) -> u64 {
         after(if self.has_failed { STOP } else { STOP_AFTER_SLEEP }, lease, self.at)
@@ -159,27 +159,27 @@ impl LastHeard {
 fn stop_in_time(
     lease: Duration,
     group: Pid,
-    heard: &Mutex<LastHeard>,
+    heard: &Mutex<LastHeartbeat>,
     over: &Receiver<()>,
-) -> Option<Fenced> {
+) -> Option<KillReason> {
     let heard = || heard.lock().unwrap_or_else(PoisonError::into_inner);
     let stop_at = || heard().stop_at(lease);
     let kill_at = || after(KILL, lease, heard().at);
     let is_overslept = || kill_at() <= millis_since_boot();
     // A heartbeat may come in the meantime.
     if !comes(stop_at, millis_since_boot, over) {
-        return is_overslept().then_some(Fenced::Overslept);
+        return is_overslept().then_some(KillReason::Overslept);
     }
     let kill_at = kill_at();
     if is_overslept() {
         end(group, Signal::KILL);
-        return Some(Fenced::Overslept);
+        return Some(KillReason::Overslept);
     }
     end(group, Signal::TERM);
     if comes(|| kill_at, millis_since_boot, over) {
         end(group, Signal::KILL);
     }
-    Some(Fenced::Silent)
+    Some(KillReason::Silent)
 }
 
 fn end(group: Pid, signal: Signal) {
@@ -194,7 +194,8 @@ mod tests {
     #[test]
     fn a_command_is_stopped_later_if_no_heartbeat_has_failed_and_always_before_it_is_killed() {
         let lease = Duration::from_secs(60);
-        let [failed, slept] = [true, false].map(|has_failed| LastHeard { at: 7, has_failed }.stop_at(lease));
+        let [failed, slept] =
+            [true, false].map(|has_failed| LastHeartbeat { at: 7, has_failed }.stop_at(lease));
         assert!(failed < slept && slept < after(KILL, lease, 7), "{failed} {slept}");
     }
 }

@@ -18,9 +18,9 @@ use tollgate::vault::state::{Slot, State};
 use tollgate::vault::store::Landed;
 use tollgate::vault::{BEATS, ClaimLock, Claimed, Release, TaskName};
 
-use super::heartbeat::Fenced;
+use super::heartbeat::KillReason;
 use super::relay::Relay;
-use super::shift::{Shift, Stopped};
+use super::shift::{Shift, StopRequest};
 use crate::command::launch::LAUNCH;
 use crate::output::Stream;
 use crate::words;
@@ -31,7 +31,7 @@ const RELEASE_PAUSE: Duration = Duration::from_secs(1);
 /// The longest time that killed processes may take to die, which can be long on a busy machine.
 const BURIAL: Duration = Duration::from_secs(10);
 
-/// The same if they do not hold the lock of the claim: the store waits for heartbeats, and nobody sends them then.
+/// How long to wait for processes that do not hold the lock of the claim: the store waits for heartbeats, and nobody sends them then.
 const SHORT_BURIAL: Duration = Duration::from_secs(1);
 
 /// Why a task is returned although nobody asked the worker to stop.
@@ -39,25 +39,25 @@ const NOT_STARTED: &str = "the command could not be started";
 
 /// How a job ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ended {
+pub(super) enum JobResult {
     Done,
     Drafted,
     Failed,
     GivenBack,
     /// This worker no longer owns the claim, or another process still holds its lock, so the task was not released.
     Lost,
-    /// The same, and the task is gone, or in the queue again: the command may do that to every task it gets.
+    /// The claim was lost, and the task is gone, or in the queue again: the command may do that to every task it gets.
     Undone,
 }
 
 /// What is left to do after the command has ended.
-pub(super) struct LetGo {
+pub(super) struct PendingRelease {
     claimed: Claimed,
-    how: How,
+    how: JobRelease,
     began: Instant,
 }
 
-enum How {
+enum JobRelease {
     /// Release the task with the command's result.
     Release(Release),
     /// Return the task without a result, for this reason.
@@ -68,7 +68,7 @@ enum How {
     Not,
 }
 
-impl LetGo {
+impl PendingRelease {
     pub(super) fn task(&self) -> &TaskName {
         &self.claimed.task
     }
@@ -76,9 +76,11 @@ impl LetGo {
     /// How long the work took, and if it failed: why.
     pub(super) fn outcome(&self) -> (Duration, Option<String>) {
         let failure = match &self.how {
-            How::Release(how) if how.verdict == Verdict::Failure => how.note.clone(),
-            How::GiveBack(NOT_STARTED) => Some(NOT_STARTED.to_owned()),
-            How::Release(_) | How::GiveBack(_) | How::Released(_) | How::Not => None,
+            JobRelease::Release(how) if how.verdict == Verdict::Failure => how.note.clone(),
+            JobRelease::GiveBack(NOT_STARTED) => Some(NOT_STARTED.to_owned()),
+            JobRelease::Release(_) | JobRelease::GiveBack(_) | JobRelease::Released(_) | JobRelease::Not => {
+                None
+            }
         };
         (self.began.elapsed(), failure)
     }
@@ -86,75 +88,77 @@ impl LetGo {
 
 impl Shift<'_> {
     /// Works on one task. The caller then releases it.
-    pub(super) fn job(&self, claimed: Claimed) -> LetGo {
+    pub(super) fn job(&self, claimed: Claimed) -> PendingRelease {
         let began = Instant::now();
         let how = self.work_on(&claimed);
-        LetGo { claimed, how, began }
+        PendingRelease { claimed, how, began }
     }
 
-    fn work_on(&self, claimed: &Claimed) -> How {
+    fn work_on(&self, claimed: &Claimed) -> JobRelease {
         let Claimed { task, claim, .. } = claimed;
         // The contract asks for this check before the work begins.
         match with_retry(|| self.tasks.vault.verify(task, &claim.id, self.invocation.now()), &sleep) {
             Ok(true) => {}
             Ok(false) => {
                 self.tell(&words::claim_is_gone(task));
-                return How::Not;
+                return JobRelease::Not;
             }
             Err(fault) => {
                 self.tell(&words::work_fault(&self.invocation.viewpoint(), &fault));
-                return How::GiveBack("the claim could not be verified");
+                return JobRelease::GiveBack("the claim could not be verified");
             }
         }
         self.show(&words::work_begins(claimed));
         let (status, stopped, timed_out, output) = match self.run(claimed) {
-            Ok(JobEnd::Ended { fenced: Some(Fenced::Lost), .. }) => {
+            Ok(JobEnd::Ended { fenced: Some(KillReason::Lost), .. }) => {
                 self.tell(&words::fenced_off(task, self.tasks.home.settings.vault.chosen_store()));
-                return How::Not;
+                return JobRelease::Not;
             }
-            Ok(JobEnd::Ended { fenced: Some(Fenced::Released(landed)), .. }) => return How::Released(landed),
-            Ok(JobEnd::Ended { fenced: Some(Fenced::Silent), .. }) => {
+            Ok(JobEnd::Ended { fenced: Some(KillReason::Released(landed)), .. }) => {
+                return JobRelease::Released(landed);
+            }
+            Ok(JobEnd::Ended { fenced: Some(KillReason::Silent), .. }) => {
                 self.tell(&words::silent_for_a_lease(task));
-                return How::GiveBack("the remote was unreachable for most of a lease");
+                return JobRelease::GiveBack("the remote was unreachable for most of a lease");
             }
-            Ok(JobEnd::Ended { fenced: Some(Fenced::Overslept), .. }) => {
+            Ok(JobEnd::Ended { fenced: Some(KillReason::Overslept), .. }) => {
                 self.tell(&words::slept_for_a_lease(task));
-                return How::GiveBack("the worker was stopped for most of a lease");
+                return JobRelease::GiveBack("the worker was stopped for most of a lease");
             }
             Ok(JobEnd::Ended { status, stopped, timed_out, output, fenced: None }) => {
                 (status, stopped, timed_out, output)
             }
             Ok(JobEnd::StillRuns) => {
                 self.tell(&words::something_still_runs(task));
-                return How::Not;
+                return JobRelease::Not;
             }
-            Ok(JobEnd::NotStarted) => return How::GiveBack("stopped"),
+            Ok(JobEnd::NotStarted) => return JobRelease::GiveBack("stopped"),
             Err(error) => {
                 self.tell(&words::cannot_start(&error));
-                return How::GiveBack(NOT_STARTED);
+                return JobRelease::GiveBack(NOT_STARTED);
             }
         };
         match (status.success() && !timed_out, stopped) {
-            (true, _) => How::Release(Release::success()),
-            (false, Stopped::Yes) => How::GiveBack("stopped"),
-            (false, Stopped::No) => {
+            (true, _) => JobRelease::Release(Release::success()),
+            (false, StopRequest::Yes) => JobRelease::GiveBack("stopped"),
+            (false, StopRequest::No) => {
                 let note = match self.timeout.filter(|_| timed_out) {
                     Some(limit) => words::timed_out(limit),
                     None => words::exit_status(status.code(), status.signal()),
                 };
-                How::Release(Release { output: Some(output), ..Release::failure(note) })
+                JobRelease::Release(Release { output: Some(output), ..Release::failure(note) })
             }
         }
     }
 
     /// Releases or returns a task after the work.
-    pub(super) fn let_go(&self, LetGo { claimed, how, began }: LetGo) -> Ended {
+    pub(super) fn let_go(&self, PendingRelease { claimed, how, began }: PendingRelease) -> JobResult {
         let task = &claimed.task;
         let how = match how {
-            How::Not => return Ended::Lost,
-            How::Released(landed) => return self.released_by_command(task, &landed),
-            How::GiveBack(why) => return self.give_back(&claimed, why),
-            How::Release(how) => how,
+            JobRelease::Not => return JobResult::Lost,
+            JobRelease::Released(landed) => return self.released_by_command(task, &landed),
+            JobRelease::GiveBack(why) => return self.give_back(&claimed, why),
+            JobRelease::Release(how) => how,
         };
         let landed = match self.insist(&claimed, &how) {
             Ok(landed) => landed,
@@ -163,35 +167,35 @@ impl Shift<'_> {
         let success = how.verdict == Verdict::Success;
         self.show(&words::work_ended(task, &landed, success, how.note.as_deref(), began.elapsed()));
         match landed.slot.state() {
-            State::Done => Ended::Done,
-            State::PendingApproval if success => Ended::Drafted,
-            _ => Ended::Failed,
+            State::Done => JobResult::Done,
+            State::PendingApproval if success => JobResult::Drafted,
+            _ => JobResult::Failed,
         }
     }
 
-    fn give_back(&self, claimed: &Claimed, why: &str) -> Ended {
+    fn give_back(&self, claimed: &Claimed, why: &str) -> JobResult {
         match self.insist(claimed, &Release::give_back(why)) {
             Ok(landed) => {
                 self.show(&words::given_back(&claimed.task, &landed, why));
-                Ended::GivenBack
+                JobResult::GivenBack
             }
             Err(ended) => ended,
         }
     }
 
-    fn released_by_command(&self, task: &TaskName, landed: &Landed) -> Ended {
+    fn released_by_command(&self, task: &TaskName, landed: &Landed) -> JobResult {
         self.show(&words::released_by_command(task, landed));
         match landed.slot.state() {
-            State::Done => Ended::Done,
-            State::PendingApproval => Ended::Drafted,
-            _ => Ended::Failed,
+            State::Done => JobResult::Done,
+            State::PendingApproval => JobResult::Drafted,
+            _ => JobResult::Failed,
         }
     }
 
     /// Releases a task, and tries again as long as that fails. If it was not released here: how the job ended. The command may
     /// have released the task itself; or this worker no longer owns it; or it must stop first: then the lock is released with
     /// this process, and another worker reclaims the task.
-    fn insist(&self, claimed: &Claimed, how: &Release) -> Result<Landed, Ended> {
+    fn insist(&self, claimed: &Claimed, how: &Release) -> Result<Landed, JobResult> {
         let (vault, task, id) = (&self.tasks.vault, &claimed.task, &claimed.claim.id);
         let (mut told, began) = (false, Instant::now());
         loop {
@@ -218,7 +222,7 @@ impl Shift<'_> {
                         _ => false,
                     };
                     if is_over || self.must_end() {
-                        return Err(Ended::Lost);
+                        return Err(JobResult::Lost);
                     }
                     sleep(RELEASE_PAUSE);
                 }
@@ -227,15 +231,15 @@ impl Shift<'_> {
     }
 
     /// Says why the claim has ended although nobody has released the task.
-    fn lost(&self, claimed: &Claimed) -> Ended {
+    fn lost(&self, claimed: &Claimed) -> JobResult {
         let found = self.tasks.vault.store().get(&claimed.task, None, self.invocation.now());
         let (words, ended) = match found.map(|found| found.map(|found| found.slot)) {
-            Ok(None) => (words::task_is_gone(claimed), Ended::Undone),
+            Ok(None) => (words::task_is_gone(claimed), JobResult::Undone),
             Ok(Some(Slot::Free(state))) => {
-                let ended = if state.is_claimable() { Ended::Undone } else { Ended::Lost };
+                let ended = if state.is_claimable() { JobResult::Undone } else { JobResult::Lost };
                 (words::task_was_moved(claimed, state), ended)
             }
-            Ok(Some(Slot::InProgress(_))) | Err(_) => (words::claim_was_lost(&claimed.task), Ended::Lost),
+            Ok(Some(Slot::InProgress(_))) | Err(_) => (words::claim_was_lost(&claimed.task), JobResult::Lost),
         };
         self.tell(&words);
         ended
@@ -309,7 +313,7 @@ impl Shift<'_> {
             looked.ok().flatten().and_then(|status| status.exit_status()) == Some(0)
         };
         // The work was done before anybody could kill it. Whether the task is still ours, the release says.
-        let fenced = fenced.filter(|fenced| !matches!(fenced, Fenced::Overslept) || !succeeded());
+        let fenced = fenced.filter(|fenced| !matches!(fenced, KillReason::Overslept) || !succeeded());
         // A command that was asked to stop may say that all is well. What it has started may still run.
         let status = if succeeded() && !timed_out && fenced.is_none() {
             self.warden.spare(group);
@@ -342,8 +346,8 @@ fn buried(
 enum JobEnd {
     Ended {
         status: ExitStatus,
-        stopped: Stopped,
-        fenced: Option<Fenced>,
+        stopped: StopRequest,
+        fenced: Option<KillReason>,
         /// It took longer than `--timeout` and was ended.
         timed_out: bool,
         /// The end of what it printed.

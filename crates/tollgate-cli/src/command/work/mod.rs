@@ -26,9 +26,9 @@ use tollgate::vault::{ClaimKind, ClaimRequest};
 use tollgate::visible::plain;
 
 use self::pool::Pool;
-use self::queue::{Queue, Taken};
+use self::queue::{Queue, QueueAnswer};
 use self::shift::Shift;
-use crate::answer::{Answer, Form, Said};
+use crate::answer::{Answer, Form, Reply};
 use crate::command::number::number;
 use crate::command::task;
 use crate::error::CliError;
@@ -108,8 +108,8 @@ pub(crate) fn run(invocation: &Invocation, args: &WorkArgs) -> Result<Answer, Cl
             output::tell(&words::waits_for_one(&invocation.viewpoint(), &agent, &tasks.folder));
         }
         return match queue.take()? {
-            Taken::Task(claimed) => Ok(task::said_claimed(invocation, &claimed)),
-            Taken::NoMore(sentence) => Ok(task::said_nothing_to_claim(&agent, &sentence)),
+            QueueAnswer::Task(claimed) => Ok(task::said_claimed(invocation, &claimed)),
+            QueueAnswer::NoMore(sentence) => Ok(task::said_nothing_to_claim(&agent, &sentence)),
         };
     }
     let quiet = invocation.form() == Form::Json;
@@ -130,14 +130,14 @@ pub(crate) fn run(invocation: &Invocation, args: &WorkArgs) -> Result<Answer, Cl
     if stopped {
         json["breaker"] = "open".into();
     }
-    let said = Said {
+    let said = Reply {
         words: match (tally.is_nothing(), args.once) {
             (true, true) => words::no_work(),
             (true, false) => String::new(),
             (false, _) => words::work_done(&tally),
         },
         json,
-        ..Said::default()
+        ..Reply::default()
     };
     Ok(if args.once && (tally.failed + tally.undone + tally.faulted > 0 || stopped) {
         Answer::NotValid(said)

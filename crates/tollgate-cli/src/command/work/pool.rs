@@ -14,8 +14,8 @@ use tollgate::error::{At, Fault, Result};
 use tollgate::event::{BreakerTurned, Event};
 use tollgate::vault::event::Entry;
 
-use super::job::{Ended, LetGo};
-use super::queue::{Queue, Taken};
+use super::job::{JobResult, PendingRelease};
+use super::queue::{Queue, QueueAnswer};
 use super::shift::Shift;
 use crate::report::work::WorkSummary;
 use crate::words;
@@ -72,8 +72,8 @@ impl<'a> Pool<'a> {
         let _thread = RunningThread(self.shift);
         let fault = loop {
             match self.queue.take() {
-                Ok(Taken::Task(claimed)) => self.finish(self.shift.job(*claimed)),
-                Ok(Taken::NoMore(_)) => break None,
+                Ok(QueueAnswer::Task(claimed)) => self.finish(self.shift.job(*claimed)),
+                Ok(QueueAnswer::NoMore(_)) => break None,
                 Err(fault) => break Some(fault),
             }
         };
@@ -81,35 +81,37 @@ impl<'a> Pool<'a> {
         shift.fault = shift.fault.take().or(fault);
     }
 
-    fn finish(&self, rest: LetGo) {
+    fn finish(&self, rest: PendingRelease) {
         let ((took, failure), task) = (rest.outcome(), rest.task().clone());
         let ended = self.shift.let_go(rest);
         let mut shift = self.shift.state();
         match ended {
-            Ended::Done => shift.tally.done += 1,
-            Ended::Drafted => shift.tally.drafted += 1,
-            Ended::Failed => shift.tally.failed += 1,
-            Ended::GivenBack => shift.tally.given_back += 1,
-            Ended::Lost => shift.tally.lost += 1,
-            Ended::Undone => {
+            JobResult::Done => shift.tally.done += 1,
+            JobResult::Drafted => shift.tally.drafted += 1,
+            JobResult::Failed => shift.tally.failed += 1,
+            JobResult::GivenBack => shift.tally.given_back += 1,
+            JobResult::Lost => shift.tally.lost += 1,
+            JobResult::Undone => {
                 shift.tally.lost += 1;
                 shift.tally.undone += 1;
             }
         }
         drop(shift);
-        if ended == Ended::Undone {
+        if ended == JobResult::Undone {
             self.queue.avoid(task);
         }
-        self.queue.finished(ended == Ended::Failed);
+        self.queue.finished(ended == JobResult::Failed);
         let turned = self.queue.learn(|breaker| match (ended, failure) {
-            (Ended::Done | Ended::Drafted, _) => breaker.succeeded().then(|| (0, words::success(), None)),
-            (Ended::Failed | Ended::GivenBack | Ended::Undone, failure @ Some(_))
-            | (Ended::Undone, failure) => {
+            (JobResult::Done | JobResult::Drafted, _) => {
+                breaker.succeeded().then(|| (0, words::success(), None))
+            }
+            (JobResult::Failed | JobResult::GivenBack | JobResult::Undone, failure @ Some(_))
+            | (JobResult::Undone, failure) => {
                 let reason = failure.unwrap_or_else(words::undone);
                 let pause = breaker.failed(took, Instant::now())?;
                 Some((breaker.failures(), reason, Some(pause)))
             }
-            (Ended::Failed | Ended::GivenBack | Ended::Lost, _) => {
+            (JobResult::Failed | JobResult::GivenBack | JobResult::Lost, _) => {
                 breaker.learned_nothing(Instant::now());
                 None
             }
@@ -181,9 +183,9 @@ fn signal(group: i32, signal: Signal) {
 }
 
 /// Stops listening for signals when it is dropped.
-struct Listening(Handle);
+struct SignalListener(Handle);
 
-impl Drop for Listening {
+impl Drop for SignalListener {
     fn drop(&mut self) {
         self.0.close();
     }
@@ -192,7 +194,7 @@ impl Drop for Listening {
 fn on_signal<'scope>(
     scope: &'scope thread::Scope<'scope, '_>,
     act: impl Fn() + Send + 'scope,
-) -> Result<Listening> {
+) -> Result<SignalListener> {
     let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(|source| Fault::Io {
         doing: "listen to",
         path: "signals".into(),
@@ -201,5 +203,5 @@ fn on_signal<'scope>(
     let handle = signals.handle();
     let listen = move || signals.forever().for_each(|_| act());
     thread::Builder::new().spawn_scoped(scope, listen).at("start", "the thread that waits for signals")?;
-    Ok(Listening(handle))
+    Ok(SignalListener(handle))
 }

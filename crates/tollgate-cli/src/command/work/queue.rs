@@ -17,7 +17,7 @@ use tollgate::vault::state::State;
 use tollgate::vault::store::{Hint, Noticed, Watch};
 use tollgate::vault::{ClaimQueue, ClaimRequest, Claimed, TaskName};
 
-use super::breaker::{Breaker, MayClaim, PAUSE};
+use super::breaker::{Breaker, ClaimPermission, PAUSE};
 use crate::answer::Form;
 use crate::invocation::Invocation;
 use crate::output;
@@ -31,7 +31,7 @@ const RECLAIM_PAUSE: Duration = Duration::from_millis(100);
 const NOTES: usize = 10_000;
 
 /// The answer to a worker that asks for a task.
-pub(super) enum Taken {
+pub(super) enum QueueAnswer {
     /// A claimed task.
     Task(Box<Claimed>),
     /// No more tasks, and the reason in a sentence.
@@ -45,13 +45,13 @@ pub(super) struct Queue<'a> {
     request: ClaimRequest,
     once: bool,
     interval: Duration,
-    news: News,
-    waiting: Mutex<Waiting>,
+    news: QueueNews,
+    waiting: Mutex<WaitingQueue>,
 }
 
 /// The changes since the last look. The watcher's thread only writes here, so it never waits for a scan.
 #[derive(Clone)]
-struct News(std::sync::Arc<(Mutex<QueueEvents>, Condvar)>);
+struct QueueNews(std::sync::Arc<(Mutex<QueueEvents>, Condvar)>);
 
 struct QueueEvents {
     /// Tasks that were moved in. They are complete.
@@ -73,7 +73,7 @@ struct QueueEvents {
     breaker: Breaker,
 }
 
-struct Waiting {
+struct WaitingQueue {
     line: ClaimQueue,
     /// Tasks that were moved in, so that they are complete, but too recently for `line`.
     fresh: ClaimQueue,
@@ -86,7 +86,7 @@ struct Waiting {
     /// When the first pause after a failed attempt is over.
     resumes: Option<Instant>,
     /// The notes about unclaimable files that were already printed.
-    told: ToldNotes,
+    told: PrintedNotes,
     /// The tasks that could not be claimed because of a fault.
     faulted: BTreeSet<TaskName>,
 }
@@ -99,7 +99,7 @@ impl<'a> Queue<'a> {
         once: bool,
         interval: Duration,
     ) -> Self {
-        let waiting = Waiting {
+        let waiting = WaitingQueue {
             line: ClaimQueue::default(),
             fresh: ClaimQueue::default(),
             looked: None,
@@ -107,7 +107,7 @@ impl<'a> Queue<'a> {
             let_go: false,
             ripe: None,
             resumes: None,
-            told: ToldNotes::default(),
+            told: PrintedNotes::default(),
             faulted: BTreeSet::new(),
         };
         Self {
@@ -116,7 +116,7 @@ impl<'a> Queue<'a> {
             request,
             once,
             interval,
-            news: News::new(tasks),
+            news: QueueNews::new(tasks),
             waiting: Mutex::new(waiting),
         }
     }
@@ -182,9 +182,9 @@ impl<'a> Queue<'a> {
             let now = Instant::now();
             let patience = match heard.breaker.may_claim(now) {
                 _ if self.once && !heard.breaker.is_closed() => return false,
-                MayClaim::Yes => return true,
-                MayClaim::From(until) => until - now,
-                MayClaim::AfterTheTry => self.interval,
+                ClaimPermission::Yes => return true,
+                ClaimPermission::From(until) => until - now,
+                ClaimPermission::AfterTheTry => self.interval,
             };
             if heard.closed {
                 return true;
@@ -195,15 +195,15 @@ impl<'a> Queue<'a> {
     }
 
     /// Waits for the next task.
-    pub(super) fn take(&self) -> Result<Taken> {
+    pub(super) fn take(&self) -> Result<QueueAnswer> {
         loop {
             if self.news.lock().closed {
-                return Ok(Taken::NoMore(words::asked_to_stop()));
+                return Ok(QueueAnswer::NoMore(words::asked_to_stop()));
             }
             let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
             // Under this lock, so that only one thread gets a task for the breaker's try.
             if !self.wait_for_breaker() {
-                return Ok(Taken::NoMore(words::breaker_is_open()));
+                return Ok(QueueAnswer::NoMore(words::breaker_is_open()));
             }
             if self.news.lock().closed {
                 continue;
@@ -213,7 +213,7 @@ impl<'a> Queue<'a> {
                     let mut heard = self.news.lock();
                     heard.busy += 1;
                     heard.breaker.claimed();
-                    return Ok(Taken::Task(Box::new(claimed)));
+                    return Ok(QueueAnswer::Task(Box::new(claimed)));
                 }
                 Ok(None) => {}
                 Err(fault) if self.once => return Err(fault),
@@ -231,13 +231,13 @@ impl<'a> Queue<'a> {
             drop(waiting);
             let heard = self.news.lock();
             if self.once && !worth_waiting && heard.busy == 0 && !heard.anything() {
-                return Ok(Taken::NoMore(sentence));
+                return Ok(QueueAnswer::NoMore(sentence));
             }
             self.news.wait(heard, until.saturating_duration_since(Instant::now()));
         }
     }
 
-    fn try_take(&self, waiting: &mut Waiting) -> Result<Option<Claimed>> {
+    fn try_take(&self, waiting: &mut WaitingQueue) -> Result<Option<Claimed>> {
         let mut heard = self.news.lock();
         let (moved_in, written) = (take(&mut heard.moved_in), take(&mut heard.written));
         let (look, done, let_go) = (take(&mut heard.look), take(&mut heard.done), take(&mut heard.let_go));
@@ -290,7 +290,7 @@ impl<'a> Queue<'a> {
     }
 
     /// Prints notes about the tasks that were skipped. Returns one that can be claimed after all.
-    fn sort_out(&self, waiting: &mut Waiting) -> Option<Claimed> {
+    fn sort_out(&self, waiting: &mut WaitingQueue) -> Option<Claimed> {
         // A little later, because the clocks of file systems are coarse.
         let ripe = |wait| Instant::now() + wait + Duration::from_millis(10);
         waiting.ripe = waiting.line.soonest.map(ripe);
@@ -317,7 +317,7 @@ impl<'a> Queue<'a> {
     }
 
     /// Synchronises once with the remote, if there is one.
-    fn round(&self, waiting: &mut Waiting) -> Result<()> {
+    fn round(&self, waiting: &mut WaitingQueue) -> Result<()> {
         for path in self.tasks.sync()?.map(|round| round.aside).unwrap_or_default() {
             self.tell_once(waiting, &words::put_aside(&self.invocation.viewpoint(), &[path]));
         }
@@ -325,7 +325,7 @@ impl<'a> Queue<'a> {
     }
 
     /// Reclaims the tasks of dead owners. Returns whether there were any.
-    fn reclaim(&self, waiting: &mut Waiting) -> bool {
+    fn reclaim(&self, waiting: &mut WaitingQueue) -> bool {
         waiting.reclaimed = Some(Instant::now());
         waiting.let_go = false;
         match self.tasks.vault.reclaim(self.invocation.now()) {
@@ -345,7 +345,7 @@ impl<'a> Queue<'a> {
         }
     }
 
-    fn tell_once(&self, waiting: &mut Waiting, text: &str) {
+    fn tell_once(&self, waiting: &mut WaitingQueue, text: &str) {
         if waiting.told.is_new(text) {
             self.tell(text);
         }
@@ -362,9 +362,9 @@ impl<'a> Queue<'a> {
 
 /// The notes that were told.
 #[derive(Default)]
-struct ToldNotes(HashSet<String>);
+struct PrintedNotes(HashSet<String>);
 
-impl ToldNotes {
+impl PrintedNotes {
     /// Whether this note was not told yet. At the limit all are forgotten: a note that is told twice is better than a new one
     /// that is never told.
     fn is_new(&mut self, text: &str) -> bool {
@@ -382,7 +382,7 @@ impl QueueEvents {
     }
 }
 
-impl News {
+impl QueueNews {
     fn new(tasks: &LoggedVault) -> Self {
         let events = QueueEvents {
             moved_in: BTreeSet::new(),
@@ -431,7 +431,7 @@ mod tests {
 
     #[test]
     fn a_note_is_told_once_and_a_new_one_always() {
-        let mut told = ToldNotes::default();
+        let mut told = PrintedNotes::default();
         for number in 0..2 * NOTES + 5 {
             let note = number.to_string();
             assert!(told.is_new(&note), "{note}");

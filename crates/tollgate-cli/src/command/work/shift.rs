@@ -17,7 +17,7 @@ use crate::tasks::LoggedVault;
 
 /// Whether a command was asked to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stopped {
+pub(super) enum StopRequest {
     Yes,
     No,
 }
@@ -101,10 +101,10 @@ impl<'a> Shift<'a> {
     }
 
     /// Records that a command has ended. Returns whether it was asked to.
-    pub(super) fn ended(&self, group: Pid) -> Stopped {
+    pub(super) fn ended(&self, group: Pid) -> StopRequest {
         match self.state().running.remove(&group.as_raw_pid()) {
-            Some(true) => Stopped::Yes,
-            _ => Stopped::No,
+            Some(true) => StopRequest::Yes,
+            _ => StopRequest::No,
         }
     }
 

@@ -13,12 +13,12 @@ use tollgate::turn::{FileState, TurnState};
 
 use super::Acting;
 use crate::error::CliError;
-use crate::hook::pending_call::{LastChange, PendingCall, Since};
-use crate::hook::plan::{Planned, Text, ToolPlan};
+use crate::hook::pending_call::{CallTime, LastChange, PendingCall};
+use crate::hook::plan::{PlannedChange, Text, ToolPlan};
 use crate::hook::prologue::Prologue;
 use crate::hook::run_record::RunReport;
 use crate::hook::shown::{is_formatted, is_same_text, shown};
-use crate::host::event::{Aftermath, Call, Deeds, Shown};
+use crate::host::event::{Call, Shown, ToolEffects, ToolReport};
 use crate::words;
 
 impl Acting<'_> {
@@ -26,11 +26,11 @@ impl Acting<'_> {
     pub(in crate::hook) fn after(
         &self,
         call: &Call,
-        aftermath: &Aftermath,
+        aftermath: &ToolReport,
     ) -> Result<Option<Value>, CliError> {
         let Some((mut pending, since)) = self.session.take(&self.name_of(call))? else { return Ok(None) };
         let is_named = pending.ticket.as_ref().is_some_and(|ticket| ticket.changes().next().is_some());
-        let may_change = is_named || matches!(call.deeds, Deeds::Shell { .. });
+        let may_change = is_named || matches!(call.effects, ToolEffects::Shell { .. });
         let settled = self.settled(call, aftermath, &mut pending, since);
         if settled.is_err() {
             // The record is taken, so no later hook would do this.
@@ -46,16 +46,16 @@ impl Acting<'_> {
     fn settled(
         &self,
         call: &Call,
-        aftermath: &Aftermath,
+        aftermath: &ToolReport,
         pending: &mut PendingCall,
-        since: Since,
+        since: CallTime,
     ) -> Result<Option<Value>, CliError> {
         // The call may have begun in a turn that has ended.
         let turn = match self.session.turn_of(&pending.turn)? {
             Some(turn) => turn,
             None => self.session.turn(self.gate, self.heard.turn.as_deref())?,
         };
-        let is_shell = matches!(call.deeds, Deeds::Shell { .. });
+        let is_shell = matches!(call.effects, ToolEffects::Shell { .. });
         let (mut own, mut read) = (BTreeSet::new(), BTreeSet::new());
         let mut lost = None;
         if let Some(ticket) = &mut pending.ticket {
@@ -125,13 +125,13 @@ impl Acting<'_> {
         ticket: &Ticket,
         (reported, slipped_in): (bool, Option<&FilePath>),
     ) -> Result<Vec<(PathBuf, FileState)>, Fault> {
-        let Deeds::Files(deeds) = &call.deeds else { return Ok(Vec::new()) };
+        let ToolEffects::Files(effects) = &call.effects else { return Ok(Vec::new()) };
         let mut plan = ToolPlan::default();
-        deeds.iter().for_each(|deed| plan.add(deed, &self.heard.folder));
+        effects.iter().for_each(|effect| plan.add(effect, &self.heard.folder));
         let mut known = Vec::new();
         for (path, before) in ticket.changes() {
             let is_foreign = slipped_in.is_some_and(|there| there.as_path() == path);
-            let of_path = |planned: &&Planned| {
+            let of_path = |planned: &&PlannedChange| {
                 self.gate.workspace().canonical(&planned.path).is_ok_and(|there| there.as_path() == path)
             };
             let mut planned = plan.changes.iter().filter(of_path);

@@ -17,12 +17,12 @@ use tollgate::turn::TurnState;
 
 use super::{Acting, Judgement, RunPlace};
 use crate::error::CliError;
-use crate::hook::formatter::{self, Adopted};
+use crate::hook::formatter::{self, Adoption};
 use crate::hook::hard_links::ProtectedLinks;
 use crate::hook::pending_call::Expectation;
 use crate::hook::plan::ToolPlan;
-use crate::hook::prologue::{Prologue, PrologueForm, RunOf, with_prologues};
-use crate::host::event::{Call, Deeds};
+use crate::hook::prologue::{Prologue, PrologueForm, RunInput, with_prologues};
+use crate::host::event::{Call, ToolEffects};
 use crate::replace::{FileAccess, make_folder};
 use crate::surroundings::Surroundings;
 use crate::words;
@@ -61,7 +61,7 @@ impl Acting<'_> {
         for change in &changes {
             let adopted =
                 formatter::adopt(self.gate.workspace(), &self.invocation.trust(), turn, &change.path)?;
-            untrusted |= adopted == Adopted::Untrusted;
+            untrusted |= adopted == Adoption::Untrusted;
         }
         let tool_use =
             ToolUse { call: name.clone(), tool: call.tool.clone(), reads: plan.reads.clone(), changes };
@@ -181,11 +181,11 @@ impl Acting<'_> {
 
     /// Writes a prologue for each command of a call.
     fn prologues(&self, call: &Call, turn: &SharedTurn, name: &str) -> Result<Vec<Prologue>, Fault> {
-        let Deeds::Shell { commands, keep_running, .. } = &call.deeds else { return Ok(Vec::new()) };
+        let ToolEffects::Shell { commands, keep_running, .. } = &call.effects else { return Ok(Vec::new()) };
         let (tollgate, records) = (Surroundings::executable(), self.invocation.run_folder()?);
         make_folder(&records, FileAccess::Private)?;
         let write = |(at, command): (usize, &String)| {
-            let run = RunOf {
+            let run = RunInput {
                 tollgate: &tollgate,
                 workspace: self.gate.workspace().path(),
                 agent: turn.agent(),

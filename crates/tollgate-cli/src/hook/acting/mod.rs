@@ -11,19 +11,19 @@ use tollgate::guard::{Change, Outcome, Refused};
 use tollgate::refusal::ErrorType;
 use tollgate::shared_turn::SharedTurn;
 
-use super::plan::{Planned, ToolPlan};
+use super::plan::{PlannedChange, ToolPlan};
 use super::session::HookSession;
 use super::settle;
 use crate::error::CliError;
 use crate::host::Host;
-use crate::host::event::{Call, Heard};
+use crate::host::event::{Call, HookCall};
 use crate::invocation::Invocation;
 use crate::words;
 
 /// Everything that one tool call needs.
 pub(super) struct Acting<'h> {
     pub(super) host: &'static dyn Host,
-    pub(super) heard: &'h Heard,
+    pub(super) heard: &'h HookCall,
     pub(super) invocation: &'h Invocation,
     pub(super) gate: &'h Gate,
     pub(super) session: &'h HookSession<'h>,
@@ -97,8 +97,9 @@ impl Acting<'_> {
     ) -> Result<(), Fault> {
         let workspace = self.gate.workspace();
         self.gate.keep_refused(turn, &call.tool, refused, |path, base| {
-            let of_path =
-                |planned: &&Planned| workspace.canonical(&planned.path).is_ok_and(|there| there == *path);
+            let of_path = |planned: &&PlannedChange| {
+                workspace.canonical(&planned.path).is_ok_and(|there| there == *path)
+            };
             let mut planned = plan.changes.iter().filter(of_path);
             match (planned.next(), planned.next()) {
                 (Some(planned), None) => planned.outcome(base).map(String::into_bytes),

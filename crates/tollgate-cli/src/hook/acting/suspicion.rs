@@ -18,7 +18,7 @@ use crate::hook::pending_call::hash_of;
 use crate::hook::plan::ToolPlan;
 use crate::hook::shell::ActsAs;
 use crate::hook::shown::has_word;
-use crate::host::event::{Call, Deeds};
+use crate::host::event::{Call, ToolEffects};
 use crate::words;
 
 impl Acting<'_> {
@@ -67,7 +67,7 @@ impl Acting<'_> {
         plan: &ToolPlan,
         turn: &SharedTurn,
     ) -> Result<Option<Value>, CliError> {
-        let Deeds::Shell { commands, .. } = &call.deeds else { return Ok(None) };
+        let ToolEffects::Shell { commands, .. } = &call.effects else { return Ok(None) };
         let mut stale = Vec::new();
         if plan.gave_up {
             for path in turn.files_where(|path| self.is_named(commands, path))? {

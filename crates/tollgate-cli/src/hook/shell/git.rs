@@ -13,7 +13,7 @@ use super::redirect::Redirects;
 use super::state::Shell;
 use super::transfer::{change, transfer};
 use super::word::Word;
-use crate::host::event::Deed;
+use crate::host::event::FileEffect;
 use crate::host::patch;
 use crate::surroundings::Surroundings;
 
@@ -216,12 +216,12 @@ pub(super) fn diffed(shell: &mut Shell, file: Option<&Word>, redirects: &Redirec
 }
 
 pub(super) fn patched(shell: &mut Shell, text: &str) {
-    for deed in patch::deeds(text) {
-        let (path, extent, text) = match deed {
-            Deed::Write(path, text) => (path, Extent::Whole, text),
-            Deed::Edit(path, _) | Deed::Patch(path, _) => (path, Extent::Part, None),
-            Deed::Delete(path) => (path, Extent::Whole, None),
-            Deed::Read(..) | Deed::Unreadable => continue,
+    for effect in patch::effects(text) {
+        let (path, extent, text) = match effect {
+            FileEffect::Write(path, text) => (path, Extent::Whole, text),
+            FileEffect::Edit(path, _) | FileEffect::Patch(path, _) => (path, Extent::Part, None),
+            FileEffect::Delete(path) => (path, Extent::Whole, None),
+            FileEffect::Read(..) | FileEffect::Unreadable => continue,
         };
         if let Some(path) = path.to_str().and_then(|path| shell.env.path(path)) {
             shell.change(path, extent, text);

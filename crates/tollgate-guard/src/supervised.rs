@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::change::{Action, Change, Expected};
 use crate::commit::{file_changed, put_back};
 use crate::disk::{Found, Linked, Quiet};
-use crate::explain::{object, observe, refuse};
+use crate::explain::{object, refuse};
 use crate::gate::Gate;
 use crate::git_config::comes_with_command;
 use crate::guard::lock;

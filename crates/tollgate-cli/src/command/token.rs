@@ -91,7 +91,12 @@ pub(crate) fn run(invocation: &Invocation, args: &TokenArgs) -> Result<Answer, C
     Ok(Answer::Done(said))
 }
 
-fn add(invocation: &Invocation, file: &TokenFile, name: &Agent, opens: TokenScope) -> Result<Reply, CliError> {
+fn add(
+    invocation: &Invocation,
+    file: &TokenFile,
+    name: &Agent,
+    opens: TokenScope,
+) -> Result<Reply, CliError> {
     let Some(secret) = file.add(name, opens, invocation.now())? else {
         return Err(CliError::usage(
             format!("there already is a token for `{name}`, and its secret cannot be shown again"),

@@ -294,7 +294,8 @@ fn every_test_named_in_the_docs_exists() {
         let text = fs::read_to_string(root().join(page)).unwrap();
         let mut named = 0;
         for word in text.split('`').skip(1).step_by(2) {
-            let Some((file, test)) = word.split_once("::").filter(|(file, _)| !file.starts_with("test_")) else {
+            let Some((file, test)) = word.split_once("::").filter(|(file, _)| !file.starts_with("test_"))
+            else {
                 continue;
             };
             let found = sources.iter().any(|(name, text)| {

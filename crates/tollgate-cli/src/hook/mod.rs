@@ -155,7 +155,7 @@ impl Hook {
                         .as_ref()
                         .map_or(self.heard.folder.clone(), |folder| self.heard.folder.join(folder));
                     for command in commands {
-                        plan.follow(shell::effects(command, &folder, home.as_deref()));
+                        plan.follow(shell::read(command, &folder, home.as_deref()));
                     }
                 }
             }

@@ -32,7 +32,9 @@ impl Shares {
         invocation: &Invocation,
     ) -> Self {
         let mut shares = Self::default();
-        let ToolPlan { reads, changes, touched, suspects, shell, gave_up, unreadable, acts_as, .. } = plan;
+        let ToolPlan {
+            reads, changes, touched, suspects, shell, vague, patterns, unreadable, acts_as, ..
+        } = plan;
         let workspaces = |path: &Path| workspaces_of(path, home, invocation);
         for (path, extent) in reads {
             shares.nearest(&workspaces(&path), home).reads.push((path, extent));
@@ -54,7 +56,8 @@ impl Shares {
             shares.own.entry(home.to_owned()).or_default();
         }
         for (root, plan) in &mut shares.own {
-            (plan.shell, plan.gave_up) = (shell, gave_up);
+            (plan.shell, plan.vague) = (shell, vague);
+            plan.patterns.clone_from(&patterns);
             plan.unreadable = unreadable && (root == home || !home_has_state);
         }
         // In another workspace the agent may have another name.

@@ -47,10 +47,11 @@ pub(super) struct ToolPlan {
     pub(super) people_only: Option<String>,
     /// The commands of tollgate that act in the name of an agent.
     pub(super) acts_as: Vec<shell::ActsAs>,
-    /// The shell command could not be parsed, so it may do anything: it is blocked if it cannot be judged.
-    pub(super) unclear: bool,
-    /// The shell command may change every file that it names: see [`shell::Effects::gave_up`].
-    pub(super) gave_up: bool,
+    /// The shell command changes a file whose name its text does not tell, runs a text that is not known, or is not understood. So it
+    /// may change every file that it names.
+    pub(super) vague: bool,
+    /// The patterns of file names in the shell command.
+    pub(super) patterns: Vec<String>,
 }
 
 /// A file that a tool will change.
@@ -76,7 +77,7 @@ pub(super) enum Text {
 
 impl ToolPlan {
     pub(super) fn weight(&self) -> Weight {
-        if self.changes.is_empty() && self.touched.is_empty() && !self.unclear && !self.unreadable {
+        if self.changes.is_empty() && self.touched.is_empty() && !self.vague && !self.unreadable {
             Weight::Harmless
         } else {
             Weight::Writes
@@ -139,30 +140,22 @@ impl ToolPlan {
             patch::effects(text).iter().for_each(|effect| patch.add(effect, folder));
             if commands < COMMANDS && text.contains(|c: char| c.is_whitespace() || c == '>') {
                 commands += 1;
-                patch.follow(shell::effects(text, folder, home));
+                patch.follow(shell::read(text, folder, home));
             }
             self.suspects.extend(patch.changes.into_iter().map(|planned| planned.path));
         }
         self.suspects.truncate(SUSPECTS);
     }
 
-    pub(super) fn follow(&mut self, effects: shell::Effects) {
-        self.unclear |= effects.unclear;
-        self.gave_up |= effects.gave_up;
-        self.touched.extend(effects.touched);
-        self.acts_as.extend(effects.acts_as);
-        self.people_only = self.people_only.take().or(effects.people_only);
-        // A command that cannot be parsed may not run at all, so it does not count as reading.
-        if !effects.unclear {
-            self.reads.extend(effects.reads);
-        }
-        self.changes.extend(effects.changes.into_iter().map(|change| PlannedChange {
-            path: change.path,
-            extent: change.extent,
-            text: change.text.map_or(Text::Unknown, Text::Exactly),
-            by_git: change.by_git,
-            brings_files: change.brings_files,
-        }));
+    /// Adds what a shell command does.
+    pub(super) fn follow(&mut self, command: Self) {
+        self.vague |= command.vague;
+        self.patterns.extend(command.patterns);
+        self.reads.extend(command.reads);
+        self.changes.extend(command.changes);
+        self.touched.extend(command.touched);
+        self.acts_as.extend(command.acts_as);
+        self.people_only = self.people_only.take().or(command.people_only);
     }
 }
 

@@ -14,7 +14,7 @@ use tollgate::turn::{Extent, FileState, TEXT_PER_FILE, TurnState};
 use tollgate::workspace::Workspace;
 use tollgate_base::private;
 
-use super::shell;
+use super::shown::shown_in;
 use crate::session_turns::{WorkspaceTurn, learners};
 
 /// The largest number of files of a run that are compared with the output. A command that reads more than this is a search,
@@ -121,7 +121,7 @@ fn seen(path: &Path, sha256: Digest, output: &str) -> Option<(Vec<u8>, Extent)> 
     let content = std::str::from_utf8(&bytes).ok()?;
     // A line that many files have says nothing about this one.
     let mut telling = content.lines().map(str::trim).filter(|line| line.len() >= TELLING);
-    let shown = match shell::shown_in(output, content)? {
+    let shown = match shown_in(output, content)? {
         Extent::Whole if !content.trim().is_empty() => Extent::Whole,
         _ if telling.any(|line| output.contains(line)) => Extent::Part,
         _ => return None,

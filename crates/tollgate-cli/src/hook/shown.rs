@@ -4,7 +4,6 @@ use std::path::Path;
 
 use tollgate::turn::{Extent, TEXT_PER_FILE};
 
-use super::shell;
 use crate::host::event::Shown;
 
 /// How much of a file the agent was shown.
@@ -24,12 +23,31 @@ pub(super) fn shown(shown: &Shown, path: &Path, planned: Extent) -> Option<Exten
                 };
             }
             match std::fs::read(path).map(String::from_utf8) {
-                Ok(Ok(content)) => shell::shown_in(output, &content),
+                Ok(Ok(content)) => shown_in(output, &content),
                 // The file is not text, so it cannot be compared with the output.
                 _ => (!output.is_empty()).then_some(Extent::Part),
             }
         }
     }
+}
+
+/// How much of a file an output shows. It shows the whole file if all lines appear in order, perhaps with something before or
+/// after each (a line number, a file name). Otherwise it shows a part, if there is any output.
+pub(super) fn shown_in(output: &str, content: &str) -> Option<Extent> {
+    let mut printed = output.lines();
+    let whole = content.lines().all(|line| {
+        let line = line.trim_end();
+        printed.any(|printed| if line.is_empty() { is_nearly_empty(printed) } else { printed.contains(line) })
+    });
+    match whole {
+        true => Some(Extent::Whole),
+        false => (!output.trim().is_empty()).then_some(Extent::Part),
+    }
+}
+
+/// An empty line, or the number of one.
+fn is_nearly_empty(line: &str) -> bool {
+    line.chars().all(|c| c.is_whitespace() || c.is_ascii_digit() || ":|-".contains(c))
 }
 
 /// Whether two texts are the same, apart from line ends and byte order marks, which programs change.
@@ -95,5 +113,16 @@ mod tests {
         {
             assert!(!has_word(text, word), "{text}");
         }
+    }
+
+    #[test]
+    fn an_output_shows_a_file_whole_or_in_part() {
+        assert_eq!(shown_in("one\ntwo\n", "one\ntwo\n"), Some(Extent::Whole));
+        assert_eq!(shown_in("     1\tone\n     2\t\n     3\ttwo\n", "one\n\ntwo\n"), Some(Extent::Whole));
+        assert_eq!(shown_in("head\none\ntwo\ntail", "one\ntwo"), Some(Extent::Whole));
+        assert_eq!(shown_in("one\n", "one\ntwo\n"), Some(Extent::Part));
+        assert_eq!(shown_in("two\none\n", "one\ntwo\n"), Some(Extent::Part));
+        assert_eq!(shown_in("", "one\n"), None);
+        assert_eq!(shown_in("", ""), Some(Extent::Whole));
     }
 }

@@ -16,7 +16,7 @@ use super::Acting;
 use crate::error::CliError;
 use crate::hook::pending_call::hash_of;
 use crate::hook::plan::ToolPlan;
-use crate::hook::shell::ActsAs;
+use crate::hook::shell::{ActsAs, matches_text};
 use crate::hook::shown::has_word;
 use crate::host::event::{Call, ToolEffects};
 use crate::words;
@@ -69,8 +69,8 @@ impl Acting<'_> {
     ) -> Result<Option<Value>, CliError> {
         let ToolEffects::Shell { commands, .. } = &call.effects else { return Ok(None) };
         let mut stale = Vec::new();
-        if plan.gave_up {
-            for path in turn.files_where(|path| self.is_named(commands, path))? {
+        if plan.vague {
+            for path in turn.files_where(|path| self.is_named(commands, &plan.patterns, path))? {
                 if self.is_stale(path.as_path(), turn)? {
                     stale.push(Change::of_some_part(path.as_path().to_owned()));
                 }
@@ -126,8 +126,8 @@ impl Acting<'_> {
         })
     }
 
-    /// Whether a command names a file, in whatever language its parts are written.
-    fn is_named(&self, commands: &[String], path: &Path) -> bool {
+    /// Whether a command names a file, in whatever language its parts are written, or by one of these patterns.
+    fn is_named(&self, commands: &[String], patterns: &[String], path: &Path) -> bool {
         let root = self.gate.workspace().path();
         let spellings =
             [Some(path), path.strip_prefix(root).ok(), path.strip_prefix(&self.heard.folder).ok()];
@@ -135,6 +135,11 @@ impl Acting<'_> {
             spellings.iter().flatten().filter_map(|path| path.to_str()).any(|word| has_word(text, word))
                 || path.file_name().and_then(|name| name.to_str()).is_some_and(|name| has_word(text, name))
         };
-        commands.iter().any(|text| names(text))
+        let matches = |pattern: &String| {
+            let name = path.file_name().filter(|_| !pattern.contains('/')).map(Path::new);
+            let texts = spellings.iter().flatten().copied().chain(name).filter_map(Path::to_str);
+            texts.into_iter().any(|text| matches_text(pattern.trim_start_matches("./"), text))
+        };
+        commands.iter().any(|text| names(text)) || patterns.iter().any(matches)
     }
 }

@@ -1,42 +1,40 @@
-//! The effects of a shell command on files, as far as its text tells.
+//! What the text of a shell command says about files, before the command runs.
 //!
-//! The text is parsed with the grammar of Bash. Nothing is run. A word whose value is not known (an environment variable, the
-//! output of another command) names no file. `${x:-default}` counts as its default unless the command sets `x`; `$(pwd)`, the
-//! root of the git repository and a simple `find` are evaluated here. A command that changes a file of such a name may
-//! change every file that its text names; see [`Effects::gave_up`]. Changes that are missed here are found afterwards, because
-//! after each command the hook looks at the turn's files again.
+//! Nothing is run, and little is evaluated: the text is split into simple commands, and the words of about fifty usual
+//! programs are read. A word with a variable or the output of another command names no file. A command that changes a file of such
+//! a name may change every file that its text names; see [`ToolPlan::vague`]. What this misses is not lost where commands run as
+//! transactions, because the run judges what was changed. Elsewhere the hook after the command finds the change, too late.
 //!
-//! Every command and process substitution that a shell would run is followed, wherever it is in the text.
-//!
-//! Both lists err on the safe side. A write that may happen (in a branch, in a loop) is listed. A listed read counts only as
-//! far as the output shows the file; see [`shown_in`].
+//! A write that may happen (in a branch, in a loop) is listed. A listed read counts only as far as the output shows the file.
 
-mod after_program;
 mod arguments;
-mod effects;
-mod environment;
-mod expansion;
-mod find;
 mod git;
 mod glob;
-mod launch;
-mod list;
-mod our_calls;
 mod people;
 mod programs;
 mod reader;
-mod redirect;
-mod scripts;
-mod shown;
-mod state;
-mod statement;
-mod substitution;
+mod syntax;
 #[cfg(test)]
 mod tests;
-mod transfer;
-mod tree;
 mod word;
 
-pub(crate) use effects::{ActsAs, Effects};
-pub(crate) use reader::effects;
-pub(crate) use shown::shown_in;
+use std::path::Path;
+
+pub(super) use glob::matches_text;
+pub(super) use people::ActsAs;
+
+use super::plan::ToolPlan;
+use reader::Reader;
+
+/// The longest text that is parsed, in bytes. Longer ones are the contents of files.
+const LONGEST: usize = 4 << 20;
+
+/// What a command does that runs in this folder.
+pub(super) fn read(command: &str, folder: &Path, home: Option<&Path>) -> ToolPlan {
+    let mut reader = Reader::new(folder, home);
+    match (command.len() <= LONGEST).then(|| syntax::parse(command, home)) {
+        Some(Ok(list)) => reader.list(&list, true),
+        Some(Err(syntax::Unclear)) | None => reader.unclear = true,
+    }
+    reader.finish(command)
+}

@@ -162,8 +162,9 @@ fn commands_that_take_too_long_to_read_are_blocked_within_the_deadline() {
     let world = World::with("[guard]\ndurability = \"fast\"");
     let agent = Program::new(&world, "cline", "s");
     let mut payload = agent.before(&Tool::Shell("true"), "c");
-    // To read all of them takes more than half a minute of processor time.
-    payload["tool_call"]["input"]["commands"] = vec!["(".repeat(100_000); 300].into();
+    // To compare all these names with all these patterns takes more than half a minute of processor time.
+    (0..1_000).for_each(|name| world.puts(format!("d/{name}"), ""));
+    payload["tool_call"]["input"]["commands"] = vec!["rm d/*x ".repeat(100); 1_000].into();
     let started = std::time::Instant::now();
     let reason = agent.asks(&payload).expect("blocked");
     assert!(reason.contains("no answer within 8000 ms"), "{reason}");

@@ -159,10 +159,8 @@ fn a_shell_command_cannot_name_them_as_a_target() {
             "cp -al . ../copy",
             "cp -r --link .git g",
             "x=$(echo '{}' > .mcp.json)",
-            "f() { echo '{}' > \"$1\"; }; f .mcp.json",
-            "ln -s .git g; echo x > g/config",
+            "echo '{}' > .mcp.json; ((",
             "mkdir -p e/.claude && echo '{}' > e/.claude/settings.json && cp -r e/. .",
-            "bash <<E\n\\$(echo '{}' > .mcp.json)\nE",
             ". /dev/null; echo '{}' > .mcp.json; : /prologues/y || exit 74\ntrue",
         ] {
             agent.runs(command).refused("PROTECTED_PATH");

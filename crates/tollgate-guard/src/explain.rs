@@ -1,14 +1,14 @@
 //! Refusing a request: telling the turn, the ledger and the agent, with everything known about the conflicting change.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use similar::TextDiff;
 
-use crate::conflict;
+use crate::conflict::{self, MERGE_TOOL};
 use crate::disk::Found;
 use crate::path::FilePath;
 use crate::refusal::{ChangedBy, ErrorType, Outcome, Reason, Refusal, Refused};
-use crate::refused_write::MERGE_TOOL;
 use crate::request::Request;
 use crate::turn::{FileState, TEXT_PER_FILE};
 use tollgate_base::digest::Digest;
@@ -34,7 +34,10 @@ pub(crate) fn refuse<T>(request: &Request<'_>, mut refusals: Vec<Refusal>) -> Re
         request.turn.refused(&refusal.path)?;
         explain(request, refusal)?;
     }
-    record(request, &refusals, RefusalStatus::Denied)?;
+    let lines = append(request, &refusals, RefusalStatus::Denied)?;
+    for (refusal, line) in refusals.iter_mut().zip(lines) {
+        refusal.line = Some(line);
+    }
     Ok(Outcome::Refused(Refused { refusals }))
 }
 
@@ -54,6 +57,11 @@ pub(crate) fn object(request: &Request<'_>, path: &FilePath, reason: Reason) -> 
 
 /// Writes the ledger lines of refusals.
 pub(crate) fn record(request: &Request<'_>, refusals: &[Refusal], status: RefusalStatus) -> Result<()> {
+    append(request, refusals, status).map(drop)
+}
+
+/// The same. Returns the numbers of the lines.
+fn append(request: &Request<'_>, refusals: &[Refusal], status: RefusalStatus) -> Result<Range<u64>> {
     let entry = |refusal: &Refusal| {
         let (baseline_hash, current_hash) = refusal.hashes();
         let refused = WriteRefused {
@@ -71,12 +79,10 @@ pub(crate) fn record(request: &Request<'_>, refusals: &[Refusal], status: Refusa
     let entries: Vec<Entry> = refusals.iter().map(entry).collect();
     // Flushed: auditors look for refusals, and nothing else would bring these lines back.
     let numbers = request.root.ledger().append(&entries, request.root.durability())?;
-    for (number, refusal) in numbers.zip(refusals) {
-        if let Reason::Stale(stale) = &refusal.reason {
-            conflict::keep(request.root, number, stale);
-        }
+    for (number, refusal) in numbers.clone().zip(refusals) {
+        conflict::keep_found(request, refusal, number);
     }
-    Ok(())
+    Ok(numbers)
 }
 
 /// Adds the author of the bytes on disk, and the diff.

@@ -11,6 +11,7 @@ use jiff::Timestamp;
 
 use crate::change::{Action, Change, Expected};
 use crate::commit::Applied;
+use crate::conflict;
 use crate::disk::{Found, Quiet, Spot};
 use crate::edit::{self, Edit, LARGEST_EDIT};
 use crate::fence::WriteFence;
@@ -23,7 +24,6 @@ use crate::path::FilePath;
 use crate::place::{LastLink, Located, Way};
 use crate::recovery::RecoveryEntry;
 use crate::refusal::{Outcome, Reason, Refused};
-use crate::refused_write;
 use crate::request::Request;
 use crate::tool_use;
 pub use crate::tool_use::{Ticket, ToolResult, ToolUse};
@@ -390,7 +390,7 @@ impl Gate {
         };
         let Way { path, names, .. } = place.way;
         let key = self.request(turn, "").key(&path);
-        let merge = refused_write::merge_newest(&self.workspace, &path, &key, agent)?;
+        let merge = conflict::merge_newest(&self.workspace, &path, &key, agent)?;
         if let Ok(merge) = &merge {
             turn.keep_text(merge.disk, &merge.read)?;
             turn.observe(&path, FileState::Present(merge.disk), Extent::Whole)?;
@@ -402,10 +402,9 @@ impl Gate {
     /// Writes a merge, if the file on disk is still the one that was merged.
     pub fn write_merge(&self, turn: &dyn TurnState, merge: Merge) -> Result<Outcome<Applied>> {
         let change = Change::new(merge.path.as_path(), Action::Write(merge.content.into_bytes()));
-        let outcome =
-            self.one(turn, refused_write::MERGE_TOOL, change.expecting(Expected::Hash(merge.disk)))?;
+        let outcome = self.one(turn, conflict::MERGE_TOOL, change.expecting(Expected::Hash(merge.disk)))?;
         if let Outcome::Done(_) = &outcome {
-            refused_write::forget(&self.workspace, &merge.name);
+            conflict::forget_texts(&self.workspace, merge.line);
         }
         Ok(outcome)
     }
@@ -422,7 +421,7 @@ impl Gate {
         for refusal in &mut refused.refusals {
             let base = refusal.hashes().0.map(|digest| turn.text(digest)).transpose()?.flatten();
             if let Some(wanted) = wanted(&refusal.path, base.as_deref()) {
-                refused_write::keep(&request, refusal, &wanted);
+                conflict::keep(&request, refusal, &wanted);
             }
         }
         Ok(())

@@ -10,6 +10,7 @@ use std::path::Path;
 
 pub use crate::change::{Action, Change, Expected};
 use crate::commit::{Applied, Base, FolderDeed, NewContent, Operation, Plan, commit};
+use crate::conflict;
 use crate::disk::{Found, Quiet};
 use crate::edit::{self, Edit, LARGEST_EDIT};
 use crate::explain::{object, observe, refuse};
@@ -21,7 +22,6 @@ use crate::path::FilePath;
 use crate::place::{LastLink, Located, Place, Way};
 pub use crate::refusal::{Outcome, Refused};
 use crate::refusal::{Reason, Refusal};
-use crate::refused_write;
 use crate::request::Request;
 use crate::reservation::Reservation;
 use crate::root::Root;
@@ -194,7 +194,7 @@ fn keep_wanted(request: &Request<'_>, refused: &mut Refused, wanted: &[(FilePath
         if let Some((_, digest)) = wanted.iter().find(|(path, _)| *path == refusal.path)
             && let Some(text) = request.turn.text(*digest)?
         {
-            refused_write::keep(request, refusal, &text);
+            conflict::keep(request, refusal, &text);
         }
     }
     Ok(())

@@ -28,6 +28,7 @@ use crate::commit::{
     CommitJournal, JournalContent, JournalRecord, complete, file_changed, finish_swap, folder_moved,
     give_back, put_back, roll_back,
 };
+use crate::conflict;
 use crate::disk::{Found, Spot};
 use crate::recovery::{Swept, check, keep_foreign, keep_late, prune, settle};
 use crate::root::Root;
@@ -61,7 +62,9 @@ pub(crate) fn sweep(root: &Root) -> Result<Swept> {
     let (awaiting_check, _) = heal_stage(root, &mut swept)?;
     check(root, awaiting_check, &mut swept)?;
     swept.removed += remove_dead(root)?;
-    swept.pruned = prune(root)?;
+    if let Some((pruned, room)) = prune(root)? {
+        swept.pruned = pruned + conflict::prune(root, root.now(), root.settings().recovery.max_age.0, room)?;
+    }
     Ok(swept)
 }
 

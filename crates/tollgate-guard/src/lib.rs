@@ -33,8 +33,6 @@ pub mod probe;
 pub mod protected;
 pub mod recovery;
 pub mod refusal;
-mod refused_texts;
-mod refused_write;
 mod request;
 mod reservation;
 mod root;

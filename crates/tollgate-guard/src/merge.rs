@@ -41,8 +41,8 @@ pub struct Merge {
     pub diff: String,
     /// The bytes on disk.
     pub(crate) read: Vec<u8>,
-    /// The name of the refused write in recovery.
-    pub(crate) name: std::ffi::OsString,
+    /// The number of the ledger line of the refusal.
+    pub(crate) line: u64,
 }
 
 /// Why there is no merge.

@@ -17,10 +17,8 @@ use jiff::Timestamp;
 use rustix::fs::Mode;
 use serde::Serialize;
 
-use crate::conflict;
 use crate::disk::{Found, Quiet, Spot, Target, gone_is_none, modified};
 use crate::path::FilePath;
-use crate::refused_write;
 use crate::root::Root;
 pub use crate::stage::RecoveryKind;
 use crate::stage::{ChangeId, StageName, Standing, TargetName, owner_of_aside, unfinished_name};
@@ -127,20 +125,21 @@ fn entry(root: &Root, spot: &Spot, kind: RecoveryKind) -> Result<Option<Recovery
     }))
 }
 
-/// Deletes files beyond the limits in the settings. Returns the number of deleted files.
+/// Deletes files beyond the limits in the settings. Returns the number of deleted files, and how many bytes are left of the
+/// limit.
 ///
 /// This looks at every file in recovery, so it does nothing if the last time was less than a minute ago.
-pub(crate) fn prune(root: &Root) -> Result<usize> {
+pub(crate) fn prune(root: &Root) -> Result<Option<(usize, u64)>> {
     let settings = &root.settings().recovery;
     let now = root.now();
     let stamp = root.state_path().join("recovery/pruned");
     let last = modified(&stamp).unwrap_or(Timestamp::UNIX_EPOCH);
     if now.duration_since(last).unsigned_abs() < PRUNE_EVERY.min(settings.max_age.0) {
-        return Ok(0);
+        return Ok(None);
     }
     private::write(&stamp, "").at("write", &stamp)?;
     let mut room = settings.max_size.0;
-    let mut pruned = conflict::prune(root, now, settings.max_age.0)?;
+    let mut pruned = 0;
     for kind in RecoveryKind::ALL {
         let folder = root.recovery_folder(kind)?;
         // The names begin with the time: newest first.
@@ -159,7 +158,7 @@ pub(crate) fn prune(root: &Root) -> Result<usize> {
             }
         }
     }
-    Ok(pruned + refused_write::prune(root, now, settings.max_age.0, room)?)
+    Ok(Some((pruned, room)))
 }
 
 /// Moves a file from the stage to recovery.

@@ -107,6 +107,9 @@ pub struct Refusal {
     pub path: FilePath,
     /// The reason.
     pub reason: Reason,
+    /// The number of its ledger line, once it is written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) line: Option<u64>,
 }
 
 /// The reason of a refusal.
@@ -278,7 +281,7 @@ pub enum Resolution {
 
 impl Refusal {
     pub(crate) fn new(path: FilePath, reason: Reason) -> Self {
-        Self { path, reason }
+        Self { path, reason, line: None }
     }
 
     fn kind(&self) -> (ErrorType, Resolution) {

@@ -7,16 +7,13 @@ use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
 
+pub use crate::conflict::RefusedTexts;
 use crate::conflict::{self, Conflict};
 use crate::folder::{self, Listing};
 use crate::heal::{self, heal};
 pub use crate::place::canonical;
 use crate::recovery::{self, RecoveryEntry, Swept};
 use crate::refusal::{Outcome, Reason};
-use crate::refused_texts;
-pub use crate::refused_texts::RefusedTexts;
-use crate::refused_write;
-pub use crate::refused_write::KeptWrite;
 pub use crate::root::{Options, Root};
 pub use crate::state_folder::{
     STATE_FOLDER, STATE_VERSION, find_root, has_state, is_checkout, read_settings,
@@ -83,18 +80,13 @@ impl Workspace {
 
     /// The details of the refused write with this ledger line, if they are still kept.
     pub fn conflict(&self, seq: u64) -> Result<Option<Conflict>> {
-        conflict::read(self, seq)
-    }
-
-    /// All refused writes whose texts are kept.
-    pub fn kept_writes(&self) -> Result<Vec<KeptWrite>> {
-        refused_write::list(self)
+        conflict::conflict(self, seq)
     }
 
     /// What the agent of a refused write had read, what was on disk, and what it wanted to write. `line` is the ledger line
-    /// of the refusal; `None` if the texts are not among these, or this is another line.
-    pub fn refused_texts(&self, kept: &[KeptWrite], line: &Line) -> Result<Option<RefusedTexts>> {
-        refused_texts::texts(self, kept, line)
+    /// of the refusal; `None` if the texts are no longer kept, or this is another line.
+    pub fn refused_texts(&self, line: &Line) -> Result<Option<RefusedTexts>> {
+        conflict::texts(self, line)
     }
 }
 

@@ -70,7 +70,11 @@ pub(crate) fn commit(
     locks.mark()?;
     let steps = plans.into_iter().map(|plan| FileStep::new(request, plan));
     let mut steps = steps.collect::<Result<Vec<FileStep>>>()?;
-    let folders = NewFolders::of(request.root, &mut steps)?;
+    let missing = steps.iter_mut().flat_map(|step| step.plan.take_missing()).collect();
+    let folders = match steps.first() {
+        Some(first) => NewFolders::new(request.root, &first.stage, missing)?,
+        None => NewFolders::default(),
+    };
     let mut commit = Commit { request, steps, later, folders, begun };
     match commit.rounds()? {
         End::Made(journal) => commit.finish(journal, locks),

@@ -128,6 +128,20 @@ impl Plan {
         }
     }
 
+    /// The folders that the change lacks and may create. They will exist, so the change no longer lists them.
+    pub(super) fn take_missing(&mut self) -> Vec<PathBuf> {
+        let is_there = self.place.missing.is_empty();
+        // A file that must exist is stale without its folder.
+        if self.is_after_others() || !is_there && self.file_expected().is_some() {
+            return Vec::new();
+        }
+        match &mut self.deed {
+            Operation::Put { .. } => std::mem::take(&mut self.place.missing),
+            Operation::MoveTo(to) if is_there => std::mem::take(&mut to.missing),
+            Operation::MoveTo(_) | Operation::Remove | Operation::SetMode(_) => Vec::new(),
+        }
+    }
+
     pub(super) fn refuse(&self, reason: Reason) -> Looked {
         Looked::Refused(Refusal::new(self.place.path().clone(), reason))
     }

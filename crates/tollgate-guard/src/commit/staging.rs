@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::Mode;
 
 use super::journal::CommitJournal;
-use super::plan::{NewContent, Operation};
-use super::step::FileStep;
+use super::plan::NewContent;
 use crate::disk::{Folder, Found, Model, Ownership, Spot, Target, gone_is_none};
 use crate::root::Root;
 use crate::stage::{StageName, name_beside, unfinished_name};
@@ -116,27 +115,11 @@ pub(super) struct NewFolders {
 }
 
 impl NewFolders {
-    /// The folders that the changes lack. They will exist, so the changes no longer list them.
-    pub(super) fn of(root: &Root, steps: &mut [FileStep]) -> Result<Self> {
-        let mut wanted = BTreeSet::new();
-        for plan in steps.iter_mut().map(|step| &mut step.plan) {
-            // A file that must exist is stale without its folder.
-            if plan.is_after_others() || !plan.place.missing.is_empty() && plan.file_expected().is_some() {
-                continue;
-            }
-            match &mut plan.deed {
-                Operation::Put { .. } => wanted.extend(std::mem::take(&mut plan.place.missing)),
-                Operation::MoveTo(to) if plan.place.missing.is_empty() => {
-                    wanted.extend(std::mem::take(&mut to.missing));
-                }
-                Operation::MoveTo(_) | Operation::Remove | Operation::SetMode(_) => {}
-            }
-        }
-        let intent = match steps.first() {
-            Some(first) if !wanted.is_empty() => {
-                Some(CommitJournal::of_intent(root, &first.stage, None, &wanted)?)
-            }
-            _ => None,
+    /// `change` is one of the changes of the commit.
+    pub(super) fn new(root: &Root, change: &StageName, wanted: BTreeSet<PathBuf>) -> Result<Self> {
+        let intent = match wanted.is_empty() {
+            true => None,
+            false => Some(CommitJournal::of_intent(root, change, None, &wanted)?),
         };
         Ok(Self { wanted, made: Vec::new(), intent })
     }

@@ -12,7 +12,7 @@ use tollgate::error::{Fault, Result};
 use tollgate::event::{ErrorType, Event, FileChanged, FolderMoved, Mutation, RefusalStatus, WriteRefused};
 use tollgate::ledger::Line;
 use tollgate::name::Agent;
-use tollgate::workspace::{KeptWrite, Workspace};
+use tollgate::workspace::Workspace;
 
 use super::charts;
 use super::panes::Panes;
@@ -183,7 +183,6 @@ pub(super) fn view(visit: &Visit, open: &OpenWorkspace, query: &ConflictsQuery) 
     let workspace = open.gate.workspace();
     let now = workspace.now();
     let found = read(workspace, query)?;
-    let kept = if found.refused.is_empty() { Vec::new() } else { workspace.kept_writes()? };
     let is_first = query.before.is_none();
     // The file of the newest refusal first.
     let mut files: Vec<(&str, Vec<&RefusedWrite>)> = Vec::new();
@@ -225,7 +224,7 @@ pub(super) fn view(visit: &Visit, open: &OpenWorkspace, query: &ConflictsQuery) 
                         a href=(format!("/ledger?text={}", encode(file))) { "full history of this file" }
                     }
                 }
-                @for (index, refused) in writes.iter().enumerate() { (refused.show(workspace, &kept, index == 0, now)?) }
+                @for (index, refused) in writes.iter().enumerate() { (refused.show(workspace, index == 0, now)?) }
             }
         }
         nav.pages aria-label="Parts of the list" {
@@ -239,13 +238,7 @@ pub(super) fn view(visit: &Visit, open: &OpenWorkspace, query: &ConflictsQuery) 
 }
 
 impl RefusedWrite {
-    fn show(
-        &self,
-        workspace: &Workspace,
-        kept: &[KeptWrite],
-        is_newest: bool,
-        now: Timestamp,
-    ) -> Result<Markup> {
+    fn show(&self, workspace: &Workspace, is_newest: bool, now: Timestamp) -> Result<Markup> {
         let Self { line, write, status, error, .. } = self;
         let file = write.target_file.as_str();
         let hash = |hash: Option<Digest>| hash.map_or("no file".to_owned(), |hash| hash.short());
@@ -254,7 +247,7 @@ impl RefusedWrite {
         let details = if is_stale { workspace.conflict(line.seq)? } else { None };
         let (changed_by, diff) = details.map_or((None, None), |kept| (kept.changed_by, kept.diff));
         let id = format!("c-{}", line.seq);
-        let texts = workspace.refused_texts(kept, line)?;
+        let texts = workspace.refused_texts(line)?;
         let panes = texts.as_ref().and_then(|texts| {
             let text = |bytes: &'_ Vec<u8>| {
                 String::from_utf8(bytes.clone()).ok().filter(|text| !text.contains('\0'))

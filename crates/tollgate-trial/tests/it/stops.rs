@@ -62,6 +62,23 @@ fn a_write_into_the_replaced_file_before_the_last_check_is_at_the_path() {
     at_path(&root, "a", FOREIGN);
 }
 
+/// A commit of many files closes each one after its look, so it looks at the replaced files once more.
+#[test]
+fn a_save_during_a_commit_of_many_files_stays_and_no_file_is_changed() {
+    let scene = Scene::large();
+    let in_place = |path: &Path| fs::write(path, FOREIGN).unwrap();
+    let by_rename = |path: &Path| rename_over(path, FOREIGN);
+    for save in [&in_place as &dyn Fn(&Path), &by_rename] {
+        let (root, stopped) = stopped_after(&scene, exchanges);
+        save(&root.join("d1/25"));
+        is_stale(&stopped.goes_on());
+        at_path(&root, "d1/25", FOREIGN);
+        let mut kept = crate::scene::read(&root);
+        kept.insert("d1/25".to_owned(), "one".to_owned());
+        assert_eq!(kept, scene.before);
+    }
+}
+
 #[test]
 fn the_newest_of_two_saves_during_an_update_is_at_the_path_and_the_other_is_kept() {
     let scene = Scene::update();

@@ -3,6 +3,7 @@
 //! Three things are outside the workspace: the folder for turns, the last known head of the ledger, and the tokens of agents.
 //! This file knows where they are. All are kept per workspace, under its id.
 
+mod identity;
 mod in_run;
 mod turns;
 
@@ -22,7 +23,6 @@ use tollgate::settings::{LedgerSettings, Settings, Unread};
 use tollgate::shared_turn::Leaves;
 use tollgate::tasks::{StoreLogin, open_workspace, workspace_id};
 use tollgate::turn::{Session, Turn, TurnState};
-use tollgate::vault::claim::ClaimId;
 use tollgate::workspace::{Options, STATE_FOLDER, Workspace, has_state, read_settings};
 use tollgate_server::tokens::TokenFile;
 
@@ -301,98 +301,6 @@ impl Invocation {
         Ok(self.user_state().map(|state| TokenFile::new(state.join("tokens").join(name))))
     }
 
-    /// The agent given by an argument.
-    pub(crate) fn named_agent(&self) -> Option<&Agent> {
-        self.global.agent.as_ref()
-    }
-
-    /// The agent given by an argument or by the environment.
-    pub(crate) fn named_by_environment(&self) -> Result<Option<Agent>, CliError> {
-        match (&self.global.agent, &self.surroundings.agent) {
-            (Some(agent), _) => Ok(Some(agent.clone())),
-            (None, Some(agent)) => from_environment("TOLLGATE_AGENT", agent).map(Some),
-            (None, None) => Ok(None),
-        }
-    }
-
-    /// Whether `TOLLGATE_AGENT` names an agent. Programs that this one starts inherit that, unlike an argument.
-    pub(crate) fn is_named_by_variable(&self) -> bool {
-        self.surroundings.agent.is_some()
-    }
-
-    /// The acting agent: given, else the user, else `cli`.
-    pub(crate) fn agent(&self) -> Result<Agent, CliError> {
-        if let Some(agent) = &self.global.agent {
-            return Ok(agent.clone());
-        }
-        if let Some(agent) = &self.surroundings.agent {
-            return from_environment("TOLLGATE_AGENT", agent);
-        }
-        let user = self.surroundings.user.as_deref().and_then(sanitised);
-        user.map_or_else(|| Ok("cli".parse()?), Ok)
-    }
-
-    /// The agent that runs this process, if one does. Then what only people may do is refused.
-    pub(crate) fn inside_an_agent(&self) -> Option<String> {
-        let given = self.surroundings.agent.as_ref().map(|agent| agent.to_string_lossy().into_owned());
-        given.or_else(|| host::around(Surroundings::has).map(str::to_owned))
-    }
-
-    /// The agent that writes files: the owner of the given turn, else the acting agent.
-    pub(crate) fn writer(&self) -> Option<Agent> {
-        match self.turn_id() {
-            Ok(Some(_)) => self.shared_turn().ok().map(|(_, turn)| turn.agent().clone()),
-            _ => self.agent().ok(),
-        }
-    }
-
-    /// The claim given by an argument or by the environment.
-    pub(crate) fn claim_id(&self, named: Option<&ClaimId>) -> Result<ClaimId, CliError> {
-        match named {
-            Some(id) => Ok(id.clone()),
-            None => self.given_claim()?.ok_or_else(|| {
-                CliError::usage(
-                    "no claim ID given",
-                    "give `--claim-id ID`, as `task claim` printed it, or set `TOLLGATE_CLAIM_ID`",
-                )
-            }),
-        }
-    }
-
-    /// The secret of the webhook for notices, from the environment.
-    pub(crate) fn notify_secret(&self) -> Option<&str> {
-        self.surroundings.notify_secret.as_deref()
-    }
-
-    /// The person's secret for a server, from the environment.
-    pub(crate) fn token(&self) -> Result<Option<String>, CliError> {
-        match &self.surroundings.token {
-            Some(token) => match token.to_str() {
-                Some(token) => Ok(Some(token.to_owned())),
-                None => Err(CliError::usage(
-                    "`TOLLGATE_TOKEN` is not UTF-8",
-                    "use letters and digits, for example the output of `openssl rand -hex 16`",
-                )),
-            },
-            None => Ok(None),
-        }
-    }
-
-    /// The user's name, even if an agent is given.
-    pub(crate) fn person(&self) -> String {
-        let user = self.surroundings.user.as_deref().and_then(sanitised);
-        user.map_or_else(
-            || format!("uid-{}", rustix::process::getuid().as_raw()),
-            |user| user.as_str().to_owned(),
-        )
-    }
-
-    /// The claim given by the environment: the one under which this process was started.
-    pub(crate) fn given_claim(&self) -> Result<Option<ClaimId>, CliError> {
-        let given = self.surroundings.claim_id.as_ref();
-        given.map(|id| from_environment("TOLLGATE_CLAIM_ID", id)).transpose()
-    }
-
     /// `PATH`
     pub(crate) fn search_path(&self) -> Option<&OsStr> {
         self.surroundings.path.as_deref()
@@ -476,14 +384,6 @@ fn judged_later(mut settings: Settings) -> Settings {
     settings
 }
 
-/// A user's name as the name of an agent; `None` if no valid character is left.
-fn sanitised(user: &str) -> Option<Agent> {
-    let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.@+".contains(c) { c } else { '-' };
-    let name: String = user.chars().map(plain).collect();
-    // The longest valid name. All characters are ASCII here.
-    name.trim_matches(['.', '-']).chars().take(64).collect::<String>().parse().ok()
-}
-
 /// A login from two variables, which are set both or not at all.
 fn login(
     values: &(Option<String>, Option<String>),
@@ -495,21 +395,5 @@ fn login(
         (None, None) => Ok(None),
         (Some(_), None) => Err(Fault::Invalid { what: words::half_a_login(user_name, password_name) }),
         (None, Some(_)) => Err(Fault::Invalid { what: words::half_a_login(password_name, user_name) }),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_user_name_becomes_a_valid_agent_or_none() {
-        let name = |user: &str| sanitised(user).map(|agent| agent.as_str().to_owned());
-        assert_eq!(name("ada").as_deref(), Some("ada"));
-        assert_eq!(name("DOMAIN\\ada lovelace").as_deref(), Some("DOMAIN-ada-lovelace"));
-        assert_eq!(name("..ada\x1b[").as_deref(), Some("ada"));
-        assert_eq!(name(&"x".repeat(100)), Some("x".repeat(64)));
-        assert_eq!(name("--"), None);
-        assert_eq!(name("日本"), None);
     }
 }

@@ -3,6 +3,7 @@
 //! This file does no I/O: bytes in, bytes out. The old text must occur exactly once, unless all occurrences are to be
 //! replaced. All other bytes stay as they are, so a byte order mark and the line endings survive.
 
+use std::io::{self, Write};
 use std::path::Path;
 
 use bstr::ByteSlice as _;
@@ -104,6 +105,24 @@ fn occurrences(bytes: &[u8], text: &str) -> usize {
 fn uses_crlf(bytes: &[u8]) -> bool {
     let crlf = bytes.find_iter("\r\n").count();
     crlf > 0 && crlf == bytes.find_iter("\n").count()
+}
+
+/// The bytes of a file that can be edited. Takes no more than that.
+#[derive(Default)]
+pub(crate) struct EditBuffer(pub(crate) Vec<u8>);
+
+impl Write for EditBuffer {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if (self.0.len() + bytes.len()) as u64 > LARGEST_EDIT {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 #[cfg(test)]

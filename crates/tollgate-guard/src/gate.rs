@@ -13,7 +13,7 @@ use crate::change::{Action, Change, Expected};
 use crate::commit::Applied;
 use crate::conflict;
 use crate::disk::{Found, Quiet, Spot};
-use crate::edit::{self, Edit, LARGEST_EDIT};
+use crate::edit::{self, Edit, EditBuffer};
 use crate::fence::WriteFence;
 use crate::folder;
 use crate::guard::{admit, must_name_a_file};
@@ -65,23 +65,6 @@ pub struct Preview {
     pub before: Vec<u8>,
     /// The bytes after the edit.
     pub after: Vec<u8>,
-}
-
-/// The bytes of a file that can be edited. Takes no more than that.
-struct SmallFile(Vec<u8>);
-
-impl Write for SmallFile {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if (self.0.len() + bytes.len()) as u64 > LARGEST_EDIT {
-            return Err(io::ErrorKind::FileTooLarge.into());
-        }
-        self.0.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 /// The calls that agents make. Clones share the workspace.
@@ -252,7 +235,7 @@ impl Gate {
     /// Reads a file without recording the read in any turn. A file that is too large to be edited is a fault.
     pub fn peek(&self, path: impl AsRef<Path>) -> Result<Outcome<Read>> {
         let (path, nobody) = (path.as_ref(), Turn::begin(TurnId::new()?, "nobody".parse()?));
-        let mut bytes = SmallFile(Vec::new());
+        let mut bytes = EditBuffer::default();
         match self.read_to(&nobody, path, Part::Whole, &mut bytes) {
             Err(Fault::Io { source, .. }) if source.kind() == io::ErrorKind::FileTooLarge => {
                 Err(edit::too_large(path))

@@ -5,14 +5,18 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use crate::change::StartState;
+use crate::disk::{Spot, Target};
 use crate::path::FilePath;
 use crate::place::Place;
 use crate::refusal::{Reason, Refusal};
+use crate::root::Root;
 use crate::stage::ChangeId;
 use crate::turn::FileState;
 use tollgate_base::digest::Digest;
+use tollgate_base::error::Result;
 pub use tollgate_base::event::Guarantee;
 use tollgate_base::event::{FileChanged, FolderMoved};
+use tollgate_base::settings::{HardLinks, ReadOnly};
 
 /// The number of times that a commit starts again because of a foreign save, before it says that the file is busy. Each
 /// round takes a fraction of a millisecond, so only a program that saves without a pause comes near this limit.
@@ -140,6 +144,27 @@ impl Plan {
             Operation::MoveTo(to) if is_there => std::mem::take(&mut to.missing),
             Operation::MoveTo(_) | Operation::Remove | Operation::SetMode(_) => Vec::new(),
         }
+    }
+
+    /// Why this file cannot be replaced, regardless of its bytes.
+    pub(super) fn unfit(&self, root: &Root, spot: &Spot, file: &Target) -> Result<Option<Reason>> {
+        let settings = &root.settings().guard;
+        if file.is_link() {
+            return Ok(None);
+        }
+        let command = self.command.as_ref();
+        // A command that replaces a file breaks its hard links itself.
+        let replaced =
+            matches!(self.deed, Operation::Put { .. }) && command.is_none_or(|command| command.in_place);
+        if replaced && settings.hard_links == HardLinks::Refuse && file.links()? > 1 {
+            return Ok(Some(Reason::HardLinked));
+        }
+        if command.is_some() {
+            // The kernel has decided what the command may write.
+            return Ok(None);
+        }
+        let read_only = file.has_no_write_bit() || !spot.may_write();
+        Ok((settings.read_only == ReadOnly::Refuse && read_only).then_some(Reason::ReadOnly))
     }
 
     pub(super) fn refuse(&self, reason: Reason) -> Looked {

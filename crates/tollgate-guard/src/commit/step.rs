@@ -24,7 +24,6 @@ use crate::turn::FileState;
 use tollgate_base::error::Result;
 use tollgate_base::event::{Event, FileChanged, FileOwner, Mutation, MutationStatus};
 use tollgate_base::ledger::Entry;
-use tollgate_base::settings::{HardLinks, ReadOnly};
 
 pub(super) struct FileStep {
     pub(super) plan: Plan,
@@ -123,7 +122,7 @@ impl FileStep {
             Found::Unreadable => return Ok(self.plan.refuse(Reason::Unreadable)),
             Found::Nothing => {}
             Found::File(file) => {
-                if let Some(reason) = self.unfit(root, &spot, &file)? {
+                if let Some(reason) = self.plan.unfit(root, &spot, &file)? {
                     return Ok(self.plan.refuse(reason));
                 }
                 self.current.file = Some(file);
@@ -132,27 +131,6 @@ impl FileStep {
         let model = self.current.file.as_ref().map(Target::as_model);
         self.stage_content(root, &spot, model)?;
         Ok(Looked::Ready)
-    }
-
-    /// Why this file cannot be replaced, regardless of its bytes.
-    fn unfit(&self, root: &Root, spot: &Spot, file: &Target) -> Result<Option<Reason>> {
-        let settings = &root.settings().guard;
-        if file.is_link() {
-            return Ok(None);
-        }
-        let command = self.plan.command.as_ref();
-        // A command that replaces a file breaks its hard links itself.
-        let replaced =
-            matches!(self.plan.deed, Operation::Put { .. }) && command.is_none_or(|command| command.in_place);
-        if replaced && settings.hard_links == HardLinks::Refuse && file.links()? > 1 {
-            return Ok(Some(Reason::HardLinked));
-        }
-        if command.is_some() {
-            // The kernel has decided what the command may write.
-            return Ok(None);
-        }
-        let read_only = file.has_no_write_bit() || !spot.may_write();
-        Ok((settings.read_only == ReadOnly::Refuse && read_only).then_some(Reason::ReadOnly))
     }
 
     fn stage_content(&mut self, root: &Root, spot: &Spot, model: Option<Model>) -> Result<()> {

@@ -25,6 +25,7 @@ mod session;
 mod settle;
 mod shell;
 mod shown;
+mod suspects;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -141,7 +142,9 @@ impl Hook {
         let home = Surroundings::home();
         match &call.deeds {
             Deeds::Files(deeds) => deeds.iter().for_each(|deed| plan.add(deed, &self.heard.folder)),
-            Deeds::Unknown if is_before => plan.suspect(&call.input, &self.heard.folder, home.as_deref()),
+            Deeds::Unknown if is_before => {
+                plan.suspects = suspects::suspects(&call.input, &self.heard.folder, home.as_deref());
+            }
             Deeds::Unknown => {}
             Deeds::Shell { commands, folder, .. } => {
                 plan.shell = true;

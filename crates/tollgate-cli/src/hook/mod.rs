@@ -25,6 +25,7 @@ mod session;
 mod settle;
 mod shell;
 mod shown;
+mod suspects;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -141,10 +142,10 @@ impl Hook {
         let home = Surroundings::home();
         match &call.effects {
             ToolEffects::Files(effects) => {
-                effects.iter().for_each(|effect| plan.add(effect, &self.heard.folder));
+                effects.iter().for_each(|effect| plan.add(effect, &self.heard.folder))
             }
             ToolEffects::Unknown if is_before => {
-                plan.suspect(&call.input, &self.heard.folder, home.as_deref());
+                plan.suspects = suspects::suspects(&call.input, &self.heard.folder, home.as_deref());
             }
             ToolEffects::Unknown => {}
             ToolEffects::Shell { commands, folder, .. } => {

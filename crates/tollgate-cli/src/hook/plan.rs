@@ -2,24 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
 use tollgate::digest::Digest;
 use tollgate::edit::{Edit, Occurrence};
 use tollgate::turn::{Extent, TEXT_PER_FILE};
 
-use super::shell;
 use crate::host::event::{FileEffect, Hunk};
 use crate::host::patch;
-
-/// The largest number of files of an unknown tool.
-const SUSPECTS: usize = 200;
-
-/// The largest number of texts of an unknown tool that are read as commands. Each may take half a second, and a tool that runs
-/// commands has one or two of them.
-const COMMANDS: usize = 10;
-
-/// The longest text of an unknown tool that may be a command or a patch. Longer texts are the content of files.
-const LONGEST_COMMAND: usize = 64 << 10;
 
 /// What to do with a call that cannot be judged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,12 +34,20 @@ pub(super) struct ToolPlan {
     /// A command of tollgate that only a person may run. It is blocked before any workspace judges the call.
     pub(super) people_only: Option<String>,
     /// The commands of tollgate that act in the name of an agent.
-    pub(super) acts_as: Vec<shell::ActsAs>,
+    pub(super) acts_as: Vec<ActsAs>,
     /// The shell command changes a file whose name its text does not tell, runs a text that is not known, or is not understood. So it
     /// may change every file that it names.
     pub(super) vague: bool,
     /// The patterns of file names in the shell command.
     pub(super) patterns: Vec<String>,
+}
+
+/// A command of tollgate that acts in the name of an agent.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct ActsAs {
+    pub(super) command: String,
+    /// The name that the command gives, empty if its text does not tell; `None` for the name that the shell already has.
+    pub(super) name: Option<String>,
 }
 
 /// A file that a tool will change.
@@ -119,33 +115,6 @@ impl ToolPlan {
             brings_files: false,
         });
     }
-}
-
-impl ToolPlan {
-    /// Adds the files that the input of an unknown tool names: as a text of its own, in a patch, or as the target of a
-    /// shell command.
-    pub(super) fn suspect(&mut self, input: &Value, folder: &Path, home: Option<&Path>) {
-        let mut commands = 0;
-        for text in texts_in(input) {
-            if self.suspects.len() >= SUSPECTS {
-                break;
-            }
-            if !text.contains(['\n', '\0']) {
-                self.suspects.push(folder.join(text.strip_prefix("file://").unwrap_or(text)));
-            }
-            if text.len() > LONGEST_COMMAND {
-                continue;
-            }
-            let mut patch = Self::default();
-            patch::effects(text).iter().for_each(|effect| patch.add(effect, folder));
-            if commands < COMMANDS && text.contains(|c: char| c.is_whitespace() || c == '>') {
-                commands += 1;
-                patch.follow(shell::read(text, folder, home));
-            }
-            self.suspects.extend(patch.changes.into_iter().map(|planned| planned.path));
-        }
-        self.suspects.truncate(SUSPECTS);
-    }
 
     /// Adds what a shell command does.
     pub(super) fn follow(&mut self, command: Self) {
@@ -195,38 +164,8 @@ impl PlannedChange {
     }
 }
 
-/// The texts in an input that are not empty, in their order.
-fn texts_in(input: &Value) -> Vec<&str> {
-    match input {
-        Value::Array(list) => list.iter().flat_map(texts_in).collect(),
-        Value::Object(map) => map.values().flat_map(texts_in).collect(),
-        Value::String(text) if !text.is_empty() => vec![text],
-        _ => Vec::new(),
-    }
-}
-
 /// The content of a file, if it is text and not too long.
 fn small_text(path: &Path) -> Option<String> {
     let size = std::fs::metadata(path).ok()?.len();
     (size <= TEXT_PER_FILE as u64).then(|| std::fs::read_to_string(path).ok())?
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_some_texts_of_an_unknown_tool_are_read_as_commands() {
-        let suspects = |texts: Vec<&str>| {
-            let mut plan = ToolPlan::default();
-            plan.suspect(&texts.into(), Path::new("/w"), None);
-            plan.suspects
-        };
-        let (harmless, writes) = ("true\ntrue", "true\necho > a.txt");
-        assert_eq!(suspects(vec![harmless, writes]), [Path::new("/w/a.txt")]);
-        assert_eq!(suspects([vec![harmless; COMMANDS], vec![writes]].concat()), [] as [&Path; 0]);
-        // One text may name many files.
-        let many: String = (0..2 * SUSPECTS).map(|number| format!("echo > {number}\n")).collect();
-        assert_eq!(suspects(vec![&many]).len(), SUSPECTS);
-    }
 }

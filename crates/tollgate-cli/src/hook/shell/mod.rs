@@ -10,18 +10,20 @@
 mod arguments;
 mod git;
 mod glob;
+mod launch;
 mod people;
 mod programs;
 mod reader;
+mod state;
 mod syntax;
 #[cfg(test)]
 mod tests;
+mod transfer;
 mod word;
 
 use std::path::Path;
 
 pub(super) use glob::matches_text;
-pub(super) use people::ActsAs;
 
 use super::plan::ToolPlan;
 use reader::Reader;
@@ -34,7 +36,7 @@ pub(super) fn read(command: &str, folder: &Path, home: Option<&Path>) -> ToolPla
     let mut reader = Reader::new(folder, home);
     match (command.len() <= LONGEST).then(|| syntax::parse(command, home)) {
         Some(Ok(list)) => reader.list(&list, true),
-        Some(Err(syntax::Unclear)) | None => reader.unclear = true,
+        Some(Err(syntax::Unclear)) | None => reader.shell.unclear = true,
     }
     reader.finish(command)
 }

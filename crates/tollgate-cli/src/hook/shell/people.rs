@@ -4,8 +4,9 @@
 //! other names, whatever the text of the command is. Here a call counts only if its words are in the text: `tollgate` as the
 //! program of a simple command, under any path.
 
-use super::reader::Reader;
+use super::state::Shell;
 use super::word::Word;
+use crate::hook::plan::ActsAs;
 
 /// The variable with the name of the agent.
 const AGENT: &str = "TOLLGATE_AGENT";
@@ -37,22 +38,14 @@ const NAMELESS: [&str; 14] = [
     "recovery show",
 ];
 
-/// A command of tollgate that acts in the name of an agent.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct ActsAs {
-    pub(crate) command: String,
-    /// The name that the command gives, empty if its text does not tell; `None` for the name that the shell already has.
-    pub(crate) name: Option<String>,
-}
-
 /// Notes the values that a command gives to the variable with the agent's name.
-pub(super) fn note_agents(reader: &mut Reader, words: &[Word]) {
+pub(super) fn note_agents(shell: &mut Shell, words: &[Word]) {
     for word in words {
         match word.assignment() {
-            Some((AGENT, value)) => reader.agents.push(value.unwrap_or_default().to_owned()),
+            Some((AGENT, value)) => shell.agents.push(value.unwrap_or_default().to_owned()),
             // `unset`, `read`, `printf -v`, `env -u`
             _ if word.as_text().is_some_and(|text| text.ends_with(AGENT) && !text.contains("$")) => {
-                reader.agents.push(String::new());
+                shell.agents.push(String::new());
             }
             _ => {}
         }
@@ -60,22 +53,22 @@ pub(super) fn note_agents(reader: &mut Reader, words: &[Word]) {
 }
 
 /// Notes a call of tollgate.
-pub(super) fn note_call(reader: &mut Reader, arguments: &[Word]) {
+pub(super) fn note_call(shell: &mut Shell, arguments: &[Word]) {
     let is_help =
         arguments.iter().take_while(|word| !word.is(&["--"])).any(|word| word.is(&["--help", "-h"]));
     if is_help {
         return;
     }
-    reader.plan.people_only = reader.plan.people_only.take().or_else(|| people_only(arguments));
+    shell.plan.people_only = shell.plan.people_only.take().or_else(|| people_only(arguments));
     let Some(command) = acting_command(arguments) else { return };
     let names = match given_agent(arguments) {
         Some(name) => vec![name],
-        None => reader.agents.clone(),
+        None => shell.agents.clone(),
     };
     let acts = |name| ActsAs { command: format!("tollgate {command}"), name };
     // Without a name it would be the user's. Other commands need the id of a claim or a turn.
     let unnamed = (names.is_empty() && command == "task claim").then(|| acts(None));
-    reader.plan.acts_as.extend(names.into_iter().map(|name| acts(Some(name))).chain(unnamed));
+    shell.plan.acts_as.extend(names.into_iter().map(|name| acts(Some(name))).chain(unnamed));
 }
 
 /// The name in `--agent`, empty if it is not known. `--agent "$TOLLGATE_AGENT"` is the same as none.

@@ -10,7 +10,6 @@ use std::path::Path;
 use tollgate::turn::Extent;
 
 use super::word::Word;
-use words::WordValue;
 
 /// The deepest nesting, because the stack is finite. People and models nest less than ten groups and substitutions, and each
 /// counts two or three times.
@@ -416,35 +415,5 @@ impl<'t> Parser<'t> {
                 Redirect::Output { target, extent, hides: is_output }
             }
         }))
-    }
-
-    /// The text of a here-document, if it is known. Its lines follow the current one.
-    fn here_document(&mut self, end: &Word, indented: bool) -> Result<Option<String>, Unclear> {
-        let (line, start) = match self.document {
-            Some((line, behind)) => (line, behind),
-            None => self.rest().find('\n').map(|at| (self.at + at, self.at + at + 1)).ok_or(Unclear)?,
-        };
-        let is_quoted = end.raw.contains(['\'', '"', '\\']);
-        let end = end.as_text().map_or(end.raw.as_str(), |end| end);
-        let plain = |line: &'t str| if indented { line.trim_start_matches('\t') } else { line };
-        let (mut text, mut at) = (String::new(), start);
-        for line_of_text in self.text[start..].split_inclusive('\n') {
-            at += line_of_text.len();
-            if plain(line_of_text).trim_end_matches('\n') != end {
-                text.push_str(plain(line_of_text));
-                continue;
-            }
-            self.document = Some((line, at));
-            if is_quoted {
-                return Ok(Some(text));
-            }
-            let mut inner =
-                Parser { home: self.home, depth: self.depth, words: self.words, ..Parser::of(&text) };
-            inner.expand(|inner| inner.rest().is_empty(), &mut WordValue::default())?;
-            self.substitutions.append(&mut inner.substitutions);
-            self.words = inner.words;
-            return Ok(Some(text).filter(|text| !text.contains(['$', '`', '\\'])));
-        }
-        Err(Unclear)
     }
 }

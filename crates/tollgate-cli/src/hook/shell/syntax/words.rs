@@ -7,7 +7,7 @@ use crate::hook::shell::word::Word;
 
 /// A word under construction, as text and as a pattern.
 #[derive(Default)]
-pub(super) struct WordValue {
+struct WordValue {
     text: String,
     pattern: String,
     is_pattern: bool,
@@ -27,6 +27,36 @@ impl WordValue {
 }
 
 impl<'t> Parser<'t> {
+    /// The text of a here-document, if it is known. Its lines follow the current one.
+    pub(super) fn here_document(&mut self, end: &Word, indented: bool) -> Result<Option<String>, Unclear> {
+        let (line, start) = match self.document {
+            Some((line, behind)) => (line, behind),
+            None => self.rest().find('\n').map(|at| (self.at + at, self.at + at + 1)).ok_or(Unclear)?,
+        };
+        let is_quoted = end.raw.contains(['\'', '"', '\\']);
+        let end = end.as_text().map_or(end.raw.as_str(), |end| end);
+        let plain = |line: &'t str| if indented { line.trim_start_matches('\t') } else { line };
+        let (mut text, mut at) = (String::new(), start);
+        for line_of_text in self.text[start..].split_inclusive('\n') {
+            at += line_of_text.len();
+            if plain(line_of_text).trim_end_matches('\n') != end {
+                text.push_str(plain(line_of_text));
+                continue;
+            }
+            self.document = Some((line, at));
+            if is_quoted {
+                return Ok(Some(text));
+            }
+            let mut inner =
+                Parser { home: self.home, depth: self.depth, words: self.words, ..Parser::of(&text) };
+            inner.expand(|inner| inner.rest().is_empty(), &mut WordValue::default())?;
+            self.substitutions.append(&mut inner.substitutions);
+            self.words = inner.words;
+            return Ok(Some(text).filter(|text| !text.contains(['$', '`', '\\'])));
+        }
+        Err(Unclear)
+    }
+
     /// The next word. `None` if an operator is next.
     pub(super) fn word(&mut self) -> Result<Option<Word>, Unclear> {
         let (start, mut value) = (self.at, WordValue::default());
@@ -123,11 +153,7 @@ impl<'t> Parser<'t> {
     }
 
     /// Text in double quotes, or in a here-document, up to its end.
-    pub(super) fn expand(
-        &mut self,
-        is_end: impl Fn(&mut Self) -> bool,
-        value: &mut WordValue,
-    ) -> Result<(), Unclear> {
+    fn expand(&mut self, is_end: impl Fn(&mut Self) -> bool, value: &mut WordValue) -> Result<(), Unclear> {
         while !is_end(self) {
             match self.next().ok_or(Unclear)? {
                 '\\' => match self.next() {

@@ -207,18 +207,15 @@ impl FileStep {
             self.stage.new = self.stage.base;
             return Ok(());
         }
-        let is_put = matches!(self.plan.deed, Operation::Put { .. });
-        if is_put && self.stage.new == self.stage.base {
+        if matches!(self.plan.deed, Operation::Put { .. }) && self.stage.new == self.stage.base {
             self.stand = Stand::Same;
             return Ok(());
         }
         let name = root.stage_file_name(&self.stage)?;
         match (&self.aside, &self.plan.deed) {
-            (Some(unnamed), Operation::Put { .. }) if !is_beside(unnamed) => {
-                if *unnamed != name {
-                    root.staged(unnamed).rename(&root.staged(&name))?;
-                    self.aside = Some(name);
-                }
+            (Some(unnamed), Operation::Put { .. }) if !is_beside(unnamed) && *unnamed != name => {
+                root.staged(unnamed).rename(&root.staged(&name))?;
+                self.aside = Some(name);
             }
             (_, Operation::Remove) => {
                 self.aside = Some(match &self.spot {

@@ -11,8 +11,8 @@ use crate::host::patch;
 /// The largest number of files of an unknown tool.
 const SUSPECTS: usize = 200;
 
-/// The largest number of texts of an unknown tool that are read as commands. Each may take half a second, and a tool that runs
-/// commands has one or two of them.
+/// The largest number of texts of an unknown tool that are read as commands. Each may look at a hundred thousand names, and a tool
+/// that runs commands has one or two of them.
 const COMMANDS: usize = 10;
 
 /// The longest text of an unknown tool that may be a command or a patch. Longer texts are the content of files.

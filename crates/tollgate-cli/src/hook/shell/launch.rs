@@ -58,12 +58,8 @@ impl Reader {
             }
             "bash" | "sh" | "zsh" | "dash" | "ksh" => self.of_shell(arguments, streams),
             "script" | "su" => {
-                if let Some(text) = ProgramArgs::of(
-                    arguments,
-                    Valued { letters: "c:E:I:O:B:T:m:o:t::g:s:u:", names: &["command"] },
-                )
-                .value(&["c", "command"])
-                {
+                let valued = Valued { letters: "c:E:I:O:B:T:m:o:t::g:s:u:", names: &["command"] };
+                if let Some(text) = ProgramArgs::of(arguments, valued).value(&["c", "command"]) {
                     self.script(text.as_text(), streams.shown);
                 }
             }

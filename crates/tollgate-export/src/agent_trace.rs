@@ -9,8 +9,8 @@ use tollgate_base::digest::Digest;
 use tollgate_base::error::Result;
 use tollgate_base::event::{Event, FileChanged, Mutation, MutationStatus};
 
-use crate::encoder::Encoded;
-use crate::format::ExportFormat;
+use crate::encoder::{Encoded, ExportFormat};
+use crate::file_texts::FileTexts;
 use crate::ndjson::NDJSON;
 use crate::origin::ExportOrigin;
 use crate::record::ExportRecord;
@@ -29,22 +29,6 @@ pub(crate) static FORMAT: ExportFormat = ExportFormat {
 
 /// The version of the specification, in the form that its JSON Schema asks for.
 const VERSION: &str = "0.1";
-
-/// Texts of files, found by their hashes.
-pub trait FileTexts {
-    /// The bytes that a file had, if they can still be had.
-    fn text(&self, path: &str, hash: Digest) -> Option<Vec<u8>>;
-}
-
-/// No texts at all, for formats that need none.
-#[derive(Debug, Clone, Copy)]
-pub struct NoTexts;
-
-impl FileTexts for NoTexts {
-    fn text(&self, _path: &str, _hash: Digest) -> Option<Vec<u8>> {
-        None
-    }
-}
 
 /// The record of a guarded change. `None` for other events, and for moves, which write no lines.
 fn trace_record(

@@ -7,8 +7,7 @@ use tollgate_base::digest::Digest;
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::name::{Agent, TurnId};
 
-use crate::encoder::Encoded;
-use crate::format::ExportFormat;
+use crate::encoder::{Encoded, ExportFormat};
 use crate::record::ExportRecord;
 use crate::shipment::BodyForm;
 
@@ -44,11 +43,6 @@ struct CloudEvent<'a> {
     data: &'a RawValue,
 }
 
-/// The type of an event in words of monitoring systems, such as `tollgate.mutation_conflict`.
-pub(crate) fn event_name(record: &ExportRecord) -> String {
-    format!("tollgate.{}", record.event.action_type().to_ascii_lowercase())
-}
-
 /// One event as JSON.
 fn cloud_event(record: &ExportRecord, source: &str) -> Result<String> {
     let wrong = |error: serde_json::Error| Fault::invalid(format!("an event is not JSON: {error}"));
@@ -57,7 +51,7 @@ fn cloud_event(record: &ExportRecord, source: &str) -> Result<String> {
         specversion: "1.0",
         id: record.id,
         source,
-        r#type: event_name(record),
+        r#type: record.event_name(),
         time: record.time,
         subject: described.targets().next().filter(|subject| !subject.is_empty()),
         datacontenttype: "application/json",

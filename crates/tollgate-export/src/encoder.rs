@@ -1,13 +1,33 @@
 //! From events to the format that a receiver wants.
 
+use std::fmt;
+
 use tollgate_base::error::Result;
 
-use crate::agent_trace::FileTexts;
-use crate::format::ExportFormat;
+use crate::file_texts::FileTexts;
 use crate::origin::ExportOrigin;
-use crate::otlp::OtlpState;
+use crate::otlp::state::OtlpState;
 use crate::record::ExportRecord;
 use crate::shipment::{BodyForm, Shipment};
+
+/// The format of an export.
+pub struct ExportFormat {
+    /// The word for it on the command line.
+    pub name: &'static str,
+    /// What it is, for the help of the command.
+    pub about: &'static str,
+    /// Whether it needs [`FileTexts`](crate::FileTexts).
+    pub reads_texts: bool,
+    /// What receivers get for events. A format that describes more than one event at a time keeps what it needs to know in
+    /// the state.
+    pub(crate) encode: fn(&Encoder, &[ExportRecord], &mut OtlpState) -> Result<Encoded>,
+}
+
+impl fmt::Debug for ExportFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
 
 /// Encodes events in one format.
 pub(crate) struct Encoder {

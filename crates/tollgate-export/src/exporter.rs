@@ -7,12 +7,11 @@ use std::time::{Duration, Instant};
 
 use tollgate_base::error::Result;
 
-use crate::agent_trace::FileTexts;
-use crate::encoder::{Encoded, Encoder};
-use crate::format::ExportFormat;
+use crate::encoder::{Encoded, Encoder, ExportFormat};
+use crate::file_texts::FileTexts;
 use crate::notice::ExportNotice;
 use crate::origin::ExportOrigin;
-use crate::otlp::OtlpState;
+use crate::otlp::state::OtlpState;
 use crate::record::ExportRecord;
 use crate::saved::SavedExport;
 use crate::source::{EventSource, FirstEvent};
@@ -164,7 +163,7 @@ mod tests {
     use tollgate_base::error::Fault;
 
     use super::*;
-    use crate::agent_trace::NoTexts;
+    use crate::file_texts::NoTexts;
     use crate::saved::ExportKey;
     use crate::source::SourcePage;
 

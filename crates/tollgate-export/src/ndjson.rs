@@ -1,7 +1,6 @@
 //! The lines of the ledger, one after the other. Pure.
 
-use crate::encoder::Encoded;
-use crate::format::ExportFormat;
+use crate::encoder::{Encoded, ExportFormat};
 use crate::record::ExportRecord;
 use crate::shipment::BodyForm;
 

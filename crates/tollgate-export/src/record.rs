@@ -23,3 +23,10 @@ pub struct ExportRecord {
     /// The event as a line of JSON, with everything that a later version may have added to it.
     pub text: Box<str>,
 }
+
+impl ExportRecord {
+    /// The type of the event in words of monitoring systems, such as `tollgate.mutation_conflict`.
+    pub(crate) fn event_name(&self) -> String {
+        format!("tollgate.{}", self.event.action_type().to_ascii_lowercase())
+    }
+}

@@ -14,8 +14,8 @@ use tollgate_base::lock::Lock;
 use tollgate_base::private;
 use tollgate_base::settings::Durability;
 
-use crate::format::ExportFormat;
-use crate::otlp::OtlpState;
+use crate::encoder::ExportFormat;
+use crate::otlp::state::OtlpState;
 
 /// The version of the file. A later one is refused.
 const VERSION: u32 = 1;

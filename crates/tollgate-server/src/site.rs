@@ -242,7 +242,7 @@ impl SiteState {
         // Taken under the lock: a request that finds nothing touched waits for the lock, and so sees the update.
         match self.watch.take_touched() {
             TouchedTasks::These { tasks, states } if was_read => {
-                kept.board.catch_up(vault, tasks, states, now)?
+                kept.board.catch_up(vault, tasks, states, now)?;
             }
             _ => kept.board = Board::read(vault, now)?,
         }

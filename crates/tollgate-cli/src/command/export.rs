@@ -77,7 +77,8 @@ pub(crate) struct ExportArgs {
 /// Reads the name of a format.
 fn format_parser() -> impl TypedValueParser<Value = &'static ExportFormat> {
     let names = FORMATS.map(|format| PossibleValue::new(format.name).help(format.about));
-    PossibleValuesParser::new(names).try_map(|name| ExportFormat::find(&name).ok_or("no such format"))
+    let find = |name: String| FORMATS.into_iter().find(|format| format.name == name);
+    PossibleValuesParser::new(names).try_map(move |name| find(name).ok_or("no such format"))
 }
 
 /// How long an endpoint that takes nothing is asked again, unless the export follows the ledger.

@@ -5,7 +5,6 @@ use tollgate_base::event::{Event, Tone};
 
 use super::spans::claim_of;
 use super::values::{SpanIds, nanos, number_attribute, text_attribute};
-use crate::cloudevents::event_name;
 use crate::origin::ExportOrigin;
 use crate::record::ExportRecord;
 
@@ -34,7 +33,7 @@ pub(super) fn log_record(record: &ExportRecord, origin: &ExportOrigin) -> Value 
         "observedTimeUnixNano": time,
         "severityNumber": number,
         "severityText": text,
-        "eventName": event_name(record),
+        "eventName": record.event_name(),
         "body": { "stringValue": &*record.text },
         "attributes": attributes,
     });

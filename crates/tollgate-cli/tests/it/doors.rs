@@ -30,7 +30,7 @@ impl Door for CommandLine<'_> {
     }
 
     fn turns(&mut self) {
-        self.0.run(&format!("turn end {}", self.1)).is(0);
+        self.0.run(&format!("turn end --turn {}", self.1)).is(0);
         self.1 = self.0.turn("blue");
     }
 }
@@ -124,7 +124,7 @@ fn doors(world: &World) -> Vec<(&'static str, Box<dyn Door + '_>)> {
     vec![
         ("command line", Box::new(line())),
         ("MCP", Box::new(Mcp(world, Client::of(world, "blue")))),
-        ("tool", Box::new(Tool(Program::new(world, "codex", "tool")))),
+        ("tool", Box::new(Tool(Program::new(world, "claude-code", "tool")))),
         ("shell", Box::new(Shell(Program::new(world, "cursor", "shell")))),
         ("transaction", Box::new(Run(line(), "transaction"))),
         ("gate", Box::new(Run(line(), "gate"))),
@@ -202,8 +202,11 @@ const CASES: &[(&str, &str, &[Step])] = &[
     ),
     ("unread = \"known\"", "a", &[SomebodySaves("one"), Reads, NextTurn, Writes("mine")]),
     // Nobody may change these.
-    ("protected = [\"locked\"]", "locked/a", &[Writes("mine"), IsRefused("PROTECTED_PATH", None, None)]),
-    ("", ".tollgate/config.toml", &[Writes("mine"), IsRefused("PROTECTED_PATH", None, None)]),
+    (
+        "protected = [\"locked\"]",
+        "locked/a",
+        &[SomebodySaves("one"), Writes("mine"), IsRefused("PROTECTED_PATH", None, None)],
+    ),
     // Nothing is enforced.
     ("mode = \"observe\"", "a", &[SomebodySaves("one"), Reads, SomebodySaves("two"), Writes("mine")]),
     ("mode = \"off\"", "a", &[SomebodySaves("one"), Reads, SomebodySaves("two"), Writes("mine")]),

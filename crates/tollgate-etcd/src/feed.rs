@@ -158,7 +158,7 @@ fn follow(store: &Weak<SharedStore>, mut lines: impl BufRead) -> WatchEnd {
                     "DELETE" => view.delete(&shared.layout, &kv.key, kv.mod_revision, &mut hints),
                     _ => view.put(&shared.layout, kv, &mut hints),
                 }
-                view.revision = view.revision.max(kv.mod_revision);
+                view.is_complete_to(kv.mod_revision);
             }
         });
         shared.wake(&hints);

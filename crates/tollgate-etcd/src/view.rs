@@ -37,6 +37,8 @@ pub(crate) struct View {
     grace: HashSet<u64>,
     /// The held claims that have ended before their processes.
     left: HashSet<ClaimId>,
+    /// The open tasks that our own steps have deleted, and when. The watch may still bring what was there before.
+    deleted: BTreeMap<StepId, i64>,
     room: usize,
 }
 
@@ -51,6 +53,7 @@ impl View {
             processes: HashSet::new(),
             grace: HashSet::new(),
             left: HashSet::new(),
+            deleted: BTreeMap::new(),
             room: ROOM,
         }
     }
@@ -73,7 +76,8 @@ impl View {
             }
             Some(KeyKind::Task(name, id, _)) => {
                 let known = self.names.get(&name).and_then(|named| named.tasks.get(&id));
-                if known.is_some_and(|task| task.seen.revision >= kv.mod_revision) {
+                let deleted = self.deleted.get(&id).is_some_and(|revision| *revision > kv.mod_revision);
+                if deleted || known.is_some_and(|task| task.seen.revision >= kv.mod_revision) {
                     return;
                 }
                 let left = self.forget(&name, &id);
@@ -112,6 +116,9 @@ impl View {
                 hints.extend(states.map(|state| Hint::Task(name.clone(), state, Noticed::Touched)));
             }
             Some(KeyKind::Task(name, id, false)) => {
+                if revision > self.revision {
+                    self.deleted.insert(id.clone(), revision);
+                }
                 let known = self.names.get(&name).and_then(|named| named.tasks.get(&id));
                 if known.is_some_and(|task| task.seen.revision <= revision) {
                     let left = self.forget(&name, &id);
@@ -119,6 +126,12 @@ impl View {
                 }
             }
         }
+    }
+
+    /// The watch has brought everything up to here.
+    pub(crate) fn is_complete_to(&mut self, revision: i64) {
+        self.revision = self.revision.max(revision);
+        self.deleted.retain(|_, deleted| *deleted > self.revision);
     }
 
     /// The state that the task was in, if it was known.
@@ -230,6 +243,12 @@ mod tests {
         view.delete(&layout, key.as_bytes(), 7, &mut hints);
         assert!(view.scan(State::Approved).is_empty() && view.names.is_empty());
         assert_eq!(view.room, ROOM, "nothing is kept of what is gone");
+        view.put(&layout, &kv(&key, &Slot::APPROVED, 6), &mut hints);
+        assert!(view.names.is_empty(), "the watch is behind our own deletion");
+        view.is_complete_to(7);
+        assert!(view.deleted.is_empty());
+        view.put(&layout, &kv(&key, &Slot::APPROVED, 8), &mut hints);
+        assert_eq!(view.scan(State::Approved).len(), 1, "it was opened again");
     }
 
     #[test]

@@ -142,7 +142,7 @@ impl Hook {
         let home = Surroundings::home();
         match &call.effects {
             ToolEffects::Files(effects) => {
-                effects.iter().for_each(|effect| plan.add(effect, &self.heard.folder))
+                effects.iter().for_each(|effect| plan.add(effect, &self.heard.folder));
             }
             ToolEffects::Unknown if is_before => {
                 plan.suspects = suspects::suspects(&call.input, &self.heard.folder, home.as_deref());

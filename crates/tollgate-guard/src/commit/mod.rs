@@ -18,7 +18,7 @@
 //!
 //! A commit of one file needs no journal, because the stage name says everything.
 //!
-//! A commit of more than [`OPEN_FILES`] files closes each file after its look, so nothing keeps the targets quiet until they
+//! A commit of more than `OPEN_FILES` files closes each file after its look, so nothing keeps the targets quiet until they
 //! are swapped. Instead, step 6 makes each replaced file quiet and hashes it once more.
 
 mod current;

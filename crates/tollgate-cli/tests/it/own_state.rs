@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::engines::cluster::Cluster;
 use crate::git::{self, Remote};
 use crate::hook::Program;
-use crate::world::World;
+use crate::world::{World, until};
 
 /// A folder of the user that is none of tollgate's business.
 struct Precious(PathBuf);
@@ -131,6 +131,10 @@ fn keeps_busy(world: &World) {
     git::tollgate(world, "task claim --next --agent red").ends().is(0);
     git::tollgate(world, "work --once --agent blue -- true").ends().is(0);
     git::tollgate(world, "status").ends();
+    // What a run leaves is deleted after its answer.
+    until("the end of the runs", || {
+        fs::read_dir(world.path(".tollgate/runs")).unwrap().next().is_none().then_some(())
+    });
     // What processes leave if they are killed.
     for left in ["runs/0123456789abcdef/upper/x", "runs/0123456789abcdef.lock", "stage/u-1", "journal/1.tmp"]
     {
@@ -179,7 +183,8 @@ fn no_link_is_followed(world: &World, folders: &[&str], some: &[&str], doors: &[
             let answer = uses(world, door);
             precious.is_untouched(&format!("{} and {door}: {answer}", entry.display()));
         }
-        fs::remove_dir_all(world.root()).unwrap();
+        // A run may still be deleting its own folder.
+        until("the workspace is deleted", || fs::remove_dir_all(world.root()).ok());
         copy(&saved, &world.root());
         let replaced = world.tmp().join("replaced");
         if replaced.is_dir() { fs::remove_dir_all(replaced) } else { fs::remove_file(replaced) }.unwrap();

@@ -214,7 +214,7 @@ const CASES: &[(&str, &str, &[Step])] = &[
 
 #[test]
 fn every_door_gives_the_same_answer() {
-    let quick = "[guard]\ndurability = \"fast\"\ngrace = \"1ms\"\nquiet_wait = \"20ms\"\n";
+    let quick = "[guard]\ndurability = \"fast\"\ngrace = \"1ms\"\n";
     for (settings, file, steps) in CASES {
         for door in 0..6 {
             let world = World::with(&format!("{quick}{settings}\n"));

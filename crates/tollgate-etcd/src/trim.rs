@@ -3,7 +3,7 @@
 //! Any machine removes them. The key `P/tally` says what the removed lines add up to, and after which place the kept ones come.
 //!
 //! Invariants: the transaction that removes lines also adds them to the tally, and compares that nobody else has changed it. So
-//! every event is in the tally or in a kept line, and never in both, whoever dies at whatever moment. A line that a reader has not
+//! every event is in the tally or in a kept line, and never in both, even if a process dies at any moment. A line that a reader has not
 //! read to its end stays, unless too many lines wait for readers: see `readers`.
 
 use std::sync::{Arc, PoisonError};

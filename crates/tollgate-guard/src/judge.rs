@@ -1,7 +1,7 @@
 //! May this agent make this change now?
 //!
 //! This is the only code that answers, whatever the way on which the change comes: see [`Change`]. It looks at the turn, the
-//! settings and the disk, and changes and records nothing. Whoever asks carries the answer out: the gate commits, a tool of the
+//! settings and the disk, and changes and records nothing. The caller carries the answer out: the gate commits, a tool of the
 //! agent's program gets a reservation, a view is committed or thrown away, a system call goes on or fails. There are two kinds
 //! of yes: a commit compares the file once more when nobody can write it, so it only needs the [`Base`]. A program that makes
 //! the change itself must find the file as it should be now.

@@ -1,4 +1,4 @@
-//! What is known while the commands of a text are read: the folder, and what the commands do to files so far.
+//! The state of a shell while its commands are read: its folder, and what the commands have done to files so far.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ const LOOKED_AT: usize = 100_000;
 /// The largest number of patterns that are kept.
 const PATTERNS: usize = 100;
 
-/// What is known of a shell while its commands are read one after the other, and what they do.
+/// A shell whose commands are read one after the other, and not run.
 pub(super) struct Shell {
     pub(super) plan: ToolPlan,
     /// The current folder.

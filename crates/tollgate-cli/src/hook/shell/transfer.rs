@@ -35,7 +35,7 @@ pub(super) fn transfer(shell: &mut Shell, name: &str, arguments: &[Word]) {
         };
         let names = || std::fs::read_dir(&source).into_iter().flatten().flatten().take(MOST_NAMES + 1);
         if hard {
-            // Whoever writes to the one file also writes to the other.
+            // A program that writes to one of them also writes to the other.
             shell.touch(word);
             shell.plan.touched.extend(names().map(|entry| entry.path()));
         }

@@ -493,7 +493,7 @@ fn modes_and_outputs_are_told_from_files() {
     assert!(here.effects("sort -o $X b.txt").vague);
 }
 
-/// `<(` is no substitution in double quotes and in the text of a here-document.
+/// `<(` does not start a substitution in double quotes or in the text of a here-document.
 #[test]
 fn brackets_after_angles_are_text_where_nothing_is_substituted() {
     let here = Here::new();

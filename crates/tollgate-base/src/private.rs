@@ -15,7 +15,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawMode, RenameFlags};
 use rustix::io::{Errno, retry_on_intr};
 
 /// The error for a symbolic link where there must be none.
@@ -100,7 +100,7 @@ pub fn write(path: &Path, bytes: impl AsRef<[u8]>) -> io::Result<()> {
 /// folder: a link of this name is an error.
 pub fn create_folder(path: &Path, mode: u32) -> io::Result<()> {
     let (folder, name) = parent(path)?;
-    match retry_on_intr(|| rustix::fs::mkdirat(&folder, name, Mode::from_raw_mode(mode))) {
+    match retry_on_intr(|| rustix::fs::mkdirat(&folder, name, Mode::from_raw_mode(mode as RawMode))) {
         Err(Errno::EXIST) if is_link(&folder, name) => Err(clear(Errno::LOOP)),
         Err(Errno::EXIST) => Ok(()),
         made => Ok(made?),

@@ -9,7 +9,7 @@ use std::io::Read as _;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Mode, OFlags, RawMode};
 
 use crate::disk::gone_is_none;
 use crate::path::{FilePath, escape, unescape};
@@ -207,7 +207,8 @@ fn parse(line: &str) -> Option<Sighting> {
 
 /// Opens a file and locks it. Locks are held for microseconds only, so a wait without a limit is safe.
 pub(crate) fn open_locked(path: &Path) -> Result<File> {
-    let opened = private::open_with_mode(path, OFlags::RDWR | OFlags::CREATE, Mode::from_raw_mode(PRIVATE));
+    let opened =
+        private::open_with_mode(path, OFlags::RDWR | OFlags::CREATE, Mode::from_raw_mode(PRIVATE as RawMode));
     let file = File::from(opened.at("open", path)?);
     file.lock().at("lock", path)?;
     Ok(file)

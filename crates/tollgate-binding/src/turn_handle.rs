@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, json};
-use tollgate::commit::Applied;
+use tollgate::commit::AppliedChange;
 use tollgate::error::Fault;
 use tollgate::fence::{LostClaim, WriteFence, first_lost};
 use tollgate::gate::Gate;
@@ -89,7 +89,10 @@ impl TurnHandle {
         }
     }
 
-    fn change(&self, call: impl FnOnce(&Gate, &Turn) -> Result<Outcome<Applied>, Fault>) -> Answered<Value> {
+    fn change(
+        &self,
+        call: impl FnOnce(&Gate, &Turn) -> Result<Outcome<AppliedChange>, Fault>,
+    ) -> Answered<Value> {
         let applied = self.with(|gate, turn| done(call(gate, turn)))?;
         lock(&self.0.running).changed = true;
         Ok(applied.json())
@@ -151,7 +154,7 @@ impl TurnHandle {
         let changes = changes(list)?;
         let applied = self.with(|gate, turn| done(gate.apply(turn, changes)))?;
         lock(&self.0.running).changed = true;
-        Ok(applied.iter().map(Applied::json).collect())
+        Ok(applied.iter().map(AppliedChange::json).collect())
     }
 
     /// The hash of the turn's first read of a file.

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 
 use crate::change::{Action, Change, Expected};
-use crate::commit::Applied;
+use crate::commit::AppliedChange;
 use crate::conflict;
 use crate::disk::{Found, Quiet, Spot};
 use crate::edit::{self, Edit, EditBuffer};
@@ -266,7 +266,7 @@ impl Gate {
         path: impl Into<PathBuf>,
         bytes: impl Into<Vec<u8>>,
         expected: Expected,
-    ) -> Result<Outcome<Applied>> {
+    ) -> Result<Outcome<AppliedChange>> {
         self.one(turn, "write_file", Change::new(path, Action::Write(bytes.into())).expecting(expected))
     }
 
@@ -276,7 +276,7 @@ impl Gate {
         turn: &dyn TurnState,
         path: impl Into<PathBuf>,
         bytes: impl Into<Vec<u8>>,
-    ) -> Result<Outcome<Applied>> {
+    ) -> Result<Outcome<AppliedChange>> {
         self.one(turn, "create_file", Change::new(path, Action::Create(bytes.into())))
     }
 
@@ -287,7 +287,7 @@ impl Gate {
         path: impl Into<PathBuf>,
         edits: Vec<Edit>,
         expected: Expected,
-    ) -> Result<Outcome<Applied>> {
+    ) -> Result<Outcome<AppliedChange>> {
         self.one(turn, "edit_file", Change::new(path, Action::Edit(edits)).expecting(expected))
     }
 
@@ -297,7 +297,7 @@ impl Gate {
         turn: &dyn TurnState,
         path: impl Into<PathBuf>,
         expected: Expected,
-    ) -> Result<Outcome<Applied>> {
+    ) -> Result<Outcome<AppliedChange>> {
         self.one(turn, "delete_file", Change::new(path, Action::Delete).expecting(expected))
     }
 
@@ -308,12 +308,12 @@ impl Gate {
         path: impl Into<PathBuf>,
         to: impl Into<PathBuf>,
         expected: Expected,
-    ) -> Result<Outcome<Applied>> {
+    ) -> Result<Outcome<AppliedChange>> {
         self.one(turn, "move_file", Change::new(path, Action::MoveTo(to.into())).expecting(expected))
     }
 
     /// Makes all of these changes or none.
-    pub fn apply(&self, turn: &dyn TurnState, changes: Vec<Change>) -> Result<Outcome<Vec<Applied>>> {
+    pub fn apply(&self, turn: &dyn TurnState, changes: Vec<Change>) -> Result<Outcome<Vec<AppliedChange>>> {
         self.apply_as(turn, "write_files", changes)
     }
 
@@ -322,14 +322,14 @@ impl Gate {
         turn: &dyn TurnState,
         tool: &str,
         changes: Vec<Change>,
-    ) -> Result<Outcome<Vec<Applied>>> {
+    ) -> Result<Outcome<Vec<AppliedChange>>> {
         match admit(self.request(turn, tool), changes)? {
             Outcome::Done(permit) => permit.commit(),
             Outcome::Refused(refused) => Ok(Outcome::Refused(refused)),
         }
     }
 
-    fn one(&self, turn: &dyn TurnState, tool: &str, change: Change) -> Result<Outcome<Applied>> {
+    fn one(&self, turn: &dyn TurnState, tool: &str, change: Change) -> Result<Outcome<AppliedChange>> {
         match self.apply_as(turn, tool, vec![change])?.map(|mut applied| applied.pop()) {
             Outcome::Done(Some(applied)) => Ok(Outcome::Done(applied)),
             Outcome::Done(None) => Err(Fault::invalid("nothing was changed")),
@@ -338,7 +338,7 @@ impl Gate {
     }
 
     /// Writes bytes from recovery back to their path. The bytes that they replace go to recovery.
-    pub fn restore(&self, turn: &dyn TurnState, id: &str) -> Result<Outcome<Applied>> {
+    pub fn restore(&self, turn: &dyn TurnState, id: &str) -> Result<Outcome<AppliedChange>> {
         let (entry, bytes) = self.workspace.recovered(id)?;
         let spot = self.workspace.spot_anywhere(&entry.path)?;
         let expected = match spot.map(|spot| spot.steady(READ_WAIT)).transpose()? {
@@ -355,7 +355,7 @@ impl Gate {
         entry: &RecoveryEntry,
         bytes: Vec<u8>,
         expected: Expected,
-    ) -> Result<Outcome<Applied>> {
+    ) -> Result<Outcome<AppliedChange>> {
         self.one(turn, "restore", Change::new(entry.path.as_path(), Action::Write(bytes)).expecting(expected))
     }
 
@@ -383,7 +383,7 @@ impl Gate {
     }
 
     /// Writes a merge, if the file on disk is still the one that was merged.
-    pub fn write_merge(&self, turn: &dyn TurnState, merge: Merge) -> Result<Outcome<Applied>> {
+    pub fn write_merge(&self, turn: &dyn TurnState, merge: Merge) -> Result<Outcome<AppliedChange>> {
         let change = Change::new(merge.path.as_path(), Action::Write(merge.content.into_bytes()));
         let outcome = self.one(turn, conflict::MERGE_TOOL, change.expecting(Expected::Hash(merge.disk)))?;
         if let Outcome::Done(_) = &outcome {
@@ -411,7 +411,11 @@ impl Gate {
     }
 
     /// Makes the changes of a command that ran in its own view of the workspace: all of them, or none.
-    pub fn commit_view(&self, turn: &dyn TurnState, changes: ViewChanges) -> Result<Outcome<Vec<Applied>>> {
+    pub fn commit_view(
+        &self,
+        turn: &dyn TurnState,
+        changes: ViewChanges,
+    ) -> Result<Outcome<Vec<AppliedChange>>> {
         view::commit(Request { level: Some(changes.level), ..self.request(turn, "run") }, changes)
     }
 

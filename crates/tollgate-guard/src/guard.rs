@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 pub use crate::change::{Action, Change, Expected};
-use crate::commit::{Applied, Base, FolderDeed, NewContent, Operation, Plan, commit};
+use crate::commit::{AppliedChange, Base, FolderChange, NewContent, Operation, Plan, commit};
 use crate::conflict;
 use crate::disk::{Found, Quiet};
 use crate::edit::{self, Edit, LARGEST_EDIT};
@@ -37,7 +37,7 @@ pub(crate) struct Permit<'a> {
     pub(crate) request: Request<'a>,
     pub(crate) plans: Vec<Plan>,
     /// What happens to folders once the changes are made.
-    pub(crate) later: Vec<FolderDeed>,
+    pub(crate) later: Vec<FolderChange>,
     pub(crate) locks: StripeLocks,
 }
 
@@ -122,10 +122,10 @@ pub(crate) fn stale(request: &Request<'_>, plan: &Plan) -> Result<Option<Refusal
 }
 
 impl Permit<'_> {
-    pub(crate) fn commit(self) -> Result<Outcome<Vec<Applied>>> {
+    pub(crate) fn commit(self) -> Result<Outcome<Vec<AppliedChange>>> {
         let Self { request, plans, later, locks } = self;
         let makes_link =
-            |plan: &Plan| matches!(plan.deed, Operation::Put { content: NewContent::Link(_), .. });
+            |plan: &Plan| matches!(plan.operation, Operation::Put { content: NewContent::Link(_), .. });
         let ways: Vec<(Way, bool)> =
             plans.iter().map(|plan| (plan.place.way.clone(), makes_link(plan))).collect();
         // The agent knows the bytes that it writes, so a later refusal can show how they were changed.
@@ -136,7 +136,7 @@ impl Permit<'_> {
             keep_wanted(&request, refused, &wanted)?;
         }
         if let Outcome::Done(changes) = &outcome {
-            for (Applied { path, moved_to, after, .. }, (way, makes_link)) in changes.iter().zip(ways) {
+            for (AppliedChange { path, moved_to, after, .. }, (way, makes_link)) in changes.iter().zip(ways) {
                 request.turn.used(&way.names, path)?;
                 if makes_link && let Ok(target) = request.root.canonical(path) {
                     request.turn.made_link(path, *after, &target)?;
@@ -160,7 +160,7 @@ impl Permit<'_> {
 
 /// Keeps the bytes that a plan writes, in the turn.
 fn keep_text(request: &Request<'_>, plan: &Plan) -> Result<()> {
-    match &plan.deed {
+    match &plan.operation {
         Operation::Put { content: NewContent::Bytes(bytes), digest } => {
             request.turn.keep_text(*digest, bytes)
         }
@@ -171,7 +171,7 @@ fn keep_text(request: &Request<'_>, plan: &Plan) -> Result<()> {
 
 /// The file of a plan, and the hash that it would get.
 fn wanted_by(plan: &Plan) -> Option<(FilePath, Digest)> {
-    Some((plan.place.path().clone(), plan.deed.after().digest()?))
+    Some((plan.place.path().clone(), plan.operation.after().digest()?))
 }
 
 /// What refused edits would have made of the text that the agent knew, if that text is kept.
@@ -319,7 +319,7 @@ fn plan(
         Ok(base) => base,
         Err(refusal) => return Ok(Err(refusal)),
     };
-    let deed = match (change.action, to) {
+    let operation = match (change.action, to) {
         (Action::Write(bytes) | Action::Create(bytes), _) => Operation::put(bytes),
         (Action::Delete, _) => Operation::Remove,
         (Action::MoveTo(_), Some(to)) => Operation::MoveTo(to),
@@ -331,7 +331,7 @@ fn plan(
             ));
         }
     };
-    Ok(Ok(Plan::new(place, deed, base)))
+    Ok(Ok(Plan::new(place, operation, base)))
 }
 
 /// What must be on disk for a change, or its refusal. The turn remembers which file the agent means.
@@ -368,9 +368,9 @@ fn plan_link(
     {
         return Ok(Err(refusal));
     }
-    let deed = to.map_or(Operation::Remove, Operation::MoveTo);
+    let operation = to.map_or(Operation::Remove, Operation::MoveTo);
     let link = root.spot(&place.relative)?.hash()?;
-    Ok(Ok(Plan::new(place, deed, Base::Exactly(link.into()))))
+    Ok(Ok(Plan::new(place, operation, Base::Exactly(link.into()))))
 }
 
 /// Why the target of a link is not what the agent knew. A folder has no bytes to compare.

@@ -10,7 +10,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::change::{Action, Change, CommandLook, Expected, StartState};
-use crate::commit::{Applied, Base, ByCommand, FolderDeed, NewContent, Operation, Plan};
+use crate::commit::{AppliedChange, Base, ByCommand, FolderChange, NewContent, Operation, Plan};
 use crate::explain::{object, refuse};
 use crate::guard::{Permit, judged, lock, stale};
 use crate::judge::{is_busy, objection};
@@ -38,7 +38,10 @@ pub struct ViewChanges {
     pub reads: Vec<(PathBuf, StartState)>,
 }
 
-pub(crate) fn commit(mut request: Request<'_>, mut changes: ViewChanges) -> Result<Outcome<Vec<Applied>>> {
+pub(crate) fn commit(
+    mut request: Request<'_>,
+    mut changes: ViewChanges,
+) -> Result<Outcome<Vec<AppliedChange>>> {
     let root = request.root;
     if root.settings().guard.mode == GuardMode::Off {
         // Nothing is compared.
@@ -53,9 +56,9 @@ pub(crate) fn commit(mut request: Request<'_>, mut changes: ViewChanges) -> Resu
     for (path, _) in changes.folders.iter().filter(|(path, _)| root.protects_from_commands(path)) {
         refusals.extend(object(&request, &path_of(path), Reason::Protected)?);
     }
-    let deed =
-        |(path, mode): &(PathBuf, Option<u32>)| FolderDeed { path: EscapedPath(path.clone()), mode: *mode };
-    let later: Vec<FolderDeed> = changes.folders.iter().map(deed).collect();
+    let folder_change =
+        |(path, mode): &(PathBuf, Option<u32>)| FolderChange { path: EscapedPath(path.clone()), mode: *mode };
+    let later: Vec<FolderChange> = changes.folders.iter().map(folder_change).collect();
     let reads = changes.reads.iter().map(|(path, _)| path.as_path());
     let paths: Vec<&Path> = changes.files.iter().map(|change| change.path.as_path()).chain(reads).collect();
     if paths.is_empty() {
@@ -64,7 +67,7 @@ pub(crate) fn commit(mut request: Request<'_>, mut changes: ViewChanges) -> Resu
             return refuse(&request, vec![refusal]);
         }
         // Each of them is one step for itself.
-        later.iter().try_for_each(|deed| deed.make(root))?;
+        later.iter().try_for_each(|folder| folder.make(root))?;
         return Ok(Outcome::Done(Vec::new()));
     }
     let locks = match lock(&request, &paths, None)? {
@@ -102,11 +105,11 @@ pub(crate) fn commit(mut request: Request<'_>, mut changes: ViewChanges) -> Resu
         return refuse(&request, refusals);
     }
     if plans.is_empty() {
-        later.iter().try_for_each(|deed| deed.make(root))?;
+        later.iter().try_for_each(|folder| folder.make(root))?;
         return Ok(Outcome::Done(Vec::new()));
     }
     // What is removed makes room for what is put there. A commit is undone in the reverse order.
-    plans.sort_by_key(|plan| !matches!(plan.deed, Operation::Remove));
+    plans.sort_by_key(|plan| !matches!(plan.operation, Operation::Remove));
     Permit { request, plans, later, locks }.commit()
 }
 
@@ -198,7 +201,7 @@ impl KnownLinks {
 fn plan(request: &Request<'_>, place: Place, action: Action, base: Base) -> Result<Plan> {
     let root = request.root.path();
     let in_place = matches!(action, Action::CopyOf { in_place: true, .. });
-    let deed = match action {
+    let operation = match action {
         Action::CopyOf { file, digest, .. } => Operation::Put { content: NewContent::Copy(file), digest },
         Action::Link(path) => Operation::Put { digest: Digest::of(&path), content: NewContent::Link(path) },
         Action::Delete => Operation::Remove,
@@ -212,7 +215,7 @@ fn plan(request: &Request<'_>, place: Place, action: Action, base: Base) -> Resu
         }
     };
     let mut command = ByCommand { in_place, ..ByCommand::default() };
-    if let Operation::Put { .. } = deed {
+    if let Operation::Put { .. } = operation {
         let here = root.join(&place.relative);
         if fs::symlink_metadata(&here).is_ok_and(|found| found.is_dir()) {
             command.after_others = true;
@@ -222,7 +225,7 @@ fn plan(request: &Request<'_>, place: Place, action: Action, base: Base) -> Resu
         let blocked = place.missing.first().is_some_and(|first| root.join(first).symlink_metadata().is_ok());
         command.after_others |= blocked;
     }
-    Ok(Plan { command: Some(command), ..Plan::new(place, deed, base) })
+    Ok(Plan { command: Some(command), ..Plan::new(place, operation, base) })
 }
 
 /// This folder and all folders below it, innermost first, with their modes.

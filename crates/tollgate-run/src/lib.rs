@@ -31,7 +31,7 @@ use tollgate_guard::gate::Gate;
 pub use available::{Availability, available};
 pub use level::{LEVEL_VARIABLE, RunLevel, RunMode};
 use outcome::LevelAttempt;
-pub use outcome::{AfterRun, ReadFile, RunEnd, RunNote, RunOutcome, WrittenFile};
+pub use outcome::{AfterRun, ChangedFile, ReadFile, RunEnd, RunNote, RunOutcome};
 pub use record::{RecordFile, RunRecord};
 pub use request::{ChangedRead, ReadsCount, RunRequest};
 pub use supervisor::Supervisor;

@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 
 use tollgate_base::digest::Digest;
 use tollgate_base::error::Result;
@@ -57,7 +57,7 @@ pub struct RunOutcome {
     /// those whose hashes are known.
     pub reads: Vec<ReadFile>,
     /// The files that the command changed.
-    pub writes: Vec<WrittenFile>,
+    pub writes: Vec<ChangedFile>,
     /// What the agent should know.
     pub notes: Vec<RunNote>,
     /// What is left to do when the result is known.
@@ -130,19 +130,19 @@ impl AfterRun {
 }
 
 /// A file that a command read. Its path is relative to the workspace.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadFile {
     /// The file.
     #[serde(serialize_with = "as_text")]
     pub path: PathBuf,
     /// Its hash, if it is known which bytes the command read.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sha256: Option<Digest>,
 }
 
 /// A file that a command changed. Its path is relative to the workspace.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct WrittenFile {
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChangedFile {
     /// The file.
     #[serde(serialize_with = "as_text")]
     pub path: PathBuf,
@@ -151,7 +151,7 @@ pub struct WrittenFile {
     /// Its hash after the run; `None` if it was deleted.
     pub after: Option<Digest>,
     /// It is a symbolic link now, and the hash is that of the path in it.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub link: bool,
 }
 

@@ -11,7 +11,7 @@ use tollgate_guard::guard::Refused;
 use tollgate_guard::refusal::Payload;
 
 use crate::level::RunLevel;
-use crate::outcome::{ReadFile, RunEnd, RunNote, RunOutcome, WrittenFile};
+use crate::outcome::{ChangedFile, ReadFile, RunEnd, RunNote, RunOutcome};
 
 /// The record of a run.
 #[derive(Debug, Serialize)]
@@ -21,7 +21,7 @@ pub struct RunRecord<'a> {
     exit: Option<u8>,
     refused: Vec<Payload>,
     reads: &'a [ReadFile],
-    writes: &'a [WrittenFile],
+    writes: &'a [ChangedFile],
     notes: Vec<String>,
 }
 

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
-use tollgate::commit::Applied;
+use tollgate::commit::AppliedChange;
 use tollgate::edit::Edit;
 use tollgate::guard::{Action, Change, Expected};
 
@@ -83,7 +83,7 @@ pub(crate) fn run(invocation: &Invocation, _: &ApplyArgs) -> Result<Answer, CliE
         invocation,
         ChangeVerb::Write,
         |gate, turn| gate.apply(turn, changes),
-        |applied| json!({"changes": applied.iter().map(Applied::json).collect::<Vec<Value>>()}),
+        |applied| json!({"changes": applied.iter().map(AppliedChange::json).collect::<Vec<Value>>()}),
     )?;
     Ok(match answer {
         Answer::Refused(refused) => Answer::AllRefused(refused),

@@ -1,7 +1,7 @@
 //! Shared by the commands that change files: the change itself, and the `--expect` option.
 
 use serde_json::Value;
-use tollgate::commit::Applied;
+use tollgate::commit::AppliedChange;
 use tollgate::digest::Digest;
 use tollgate::error::Result;
 use tollgate::gate::Gate;
@@ -18,8 +18,8 @@ use crate::words;
 pub(crate) fn change(
     invocation: &Invocation,
     verb: ChangeVerb,
-    make: impl FnOnce(&Gate, &dyn TurnState) -> Result<Outcome<Vec<Applied>>>,
-    json: impl FnOnce(&[Applied]) -> Value,
+    make: impl FnOnce(&Gate, &dyn TurnState) -> Result<Outcome<Vec<AppliedChange>>>,
+    json: impl FnOnce(&[AppliedChange]) -> Value,
 ) -> Result<Answer, CliError> {
     let gate = invocation.gate()?;
     let turn = invocation.turn(&gate)?;
@@ -45,10 +45,10 @@ pub(crate) fn change(
 pub(crate) fn change_one(
     invocation: &Invocation,
     verb: ChangeVerb,
-    make: impl FnOnce(&Gate, &dyn TurnState) -> Result<Outcome<Applied>>,
+    make: impl FnOnce(&Gate, &dyn TurnState) -> Result<Outcome<AppliedChange>>,
 ) -> Result<Answer, CliError> {
     let make = |gate: &Gate, turn: &dyn TurnState| Ok(make(gate, turn)?.map(|applied| vec![applied]));
-    change(invocation, verb, make, |applied| applied.first().map_or(Value::Null, Applied::json))
+    change(invocation, verb, make, |applied| applied.first().map_or(Value::Null, AppliedChange::json))
 }
 
 /// `--expect`: a hash, or `absent`.

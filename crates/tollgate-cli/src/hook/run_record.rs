@@ -13,6 +13,7 @@ use tollgate::error::Fault;
 use tollgate::turn::{Extent, FileState, TEXT_PER_FILE, TurnState};
 use tollgate::workspace::Workspace;
 use tollgate_base::private;
+use tollgate_run::{ChangedFile, ReadFile};
 
 use super::shown::shown_in;
 use crate::session_turns::{WorkspaceTurn, learners};
@@ -28,28 +29,13 @@ const TELLING: usize = 12;
 #[derive(Debug, Deserialize)]
 pub(super) struct RunReport {
     refused: Vec<RefusedFile>,
-    reads: Vec<SeenFile>,
+    reads: Vec<ReadFile>,
     writes: Vec<ChangedFile>,
 }
 
 #[derive(Debug, Deserialize)]
 struct RefusedFile {
     file_path: PathBuf,
-}
-
-#[derive(Debug, Deserialize)]
-struct SeenFile {
-    path: PathBuf,
-    sha256: Option<Digest>,
-}
-
-#[derive(Debug, Deserialize)]
-struct ChangedFile {
-    path: PathBuf,
-    after: Option<Digest>,
-    /// It is a symbolic link.
-    #[serde(default)]
-    link: bool,
 }
 
 impl RunReport {

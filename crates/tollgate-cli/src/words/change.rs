@@ -1,6 +1,6 @@
 //! Applied changes, and how well each was protected.
 
-use tollgate::commit::{Applied, Guarantee};
+use tollgate::commit::{AppliedChange, Guarantee};
 use tollgate::turn::FileState;
 
 use super::text::{Viewpoint, hash_or_none, shown};
@@ -9,11 +9,11 @@ use crate::report::change::ChangeVerb;
 /// Printed before stdin is read from a terminal.
 pub(crate) const STDIN_IS_READ: &str = "reading from the terminal; end with ctrl-d";
 
-pub(crate) fn applied(view: &Viewpoint, verb: ChangeVerb, applied: &[Applied]) -> String {
+pub(crate) fn applied(view: &Viewpoint, verb: ChangeVerb, applied: &[AppliedChange]) -> String {
     applied.iter().map(|applied| applied_words(view, verb, applied)).collect::<Vec<_>>().join("\n")
 }
 
-fn applied_words(view: &Viewpoint, verb: ChangeVerb, applied: &Applied) -> String {
+fn applied_words(view: &Viewpoint, verb: ChangeVerb, applied: &AppliedChange) -> String {
     let did = match verb {
         ChangeVerb::Write => "wrote",
         ChangeVerb::Edit => "edited",
@@ -44,8 +44,8 @@ fn applied_words(view: &Viewpoint, verb: ChangeVerb, applied: &Applied) -> Strin
 }
 
 /// A note for each file with a weaker guarantee than usual.
-pub(crate) fn weaker_guarantees(view: &Viewpoint, applied: &[Applied]) -> String {
-    let note = |applied: &Applied| {
+pub(crate) fn weaker_guarantees(view: &Viewpoint, applied: &[AppliedChange]) -> String {
+    let note = |applied: &AppliedChange| {
         let meaning = guarantee(applied.guarantee)?;
         Some(format!("note: weaker protection for `{}`: {meaning}", shown(view, applied.path.as_path())))
     };

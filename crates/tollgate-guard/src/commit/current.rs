@@ -66,7 +66,7 @@ impl Current {
     fn look_at_nothing(&mut self, spot: &Spot, plan: &Plan) -> Result<Looked> {
         self.state = FileState::Absent;
         self.quiet = Quiet::Held;
-        match (plan.file_expected(), &plan.deed) {
+        match (plan.file_expected(), &plan.operation) {
             (Some(expected), _) => {
                 let mut pauses = Pauses::lasting(GAP);
                 while spot.inode()?.is_none() {

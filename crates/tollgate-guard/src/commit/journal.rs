@@ -56,13 +56,13 @@ pub(crate) struct JournalRecord {
 
 /// What a commit does to a folder after its commit point. It may be done twice.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct FolderDeed {
+pub(crate) struct FolderChange {
     pub(crate) path: EscapedPath,
     /// The mode of a folder that must exist. `None`: the folder is removed, unless something is in it.
     pub(crate) mode: Option<u32>,
 }
 
-impl FolderDeed {
+impl FolderChange {
     pub(crate) fn make(&self, root: &Root) -> Result<()> {
         let Some(spot) = no_folder_is_none(root.spot(&self.path))? else { return Ok(()) };
         let Some(mode) = self.mode else { return spot.remove_empty_folder() };
@@ -122,7 +122,7 @@ pub(crate) struct JournalContent {
     pub(crate) records: Vec<JournalRecord>,
     /// Made once the commit is.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) later: Vec<FolderDeed>,
+    pub(crate) later: Vec<FolderChange>,
 }
 
 impl JournalContent {
@@ -135,7 +135,7 @@ impl JournalContent {
         agent: Agent,
         turn: Option<TurnId>,
         records: Vec<JournalRecord>,
-        later: Vec<FolderDeed>,
+        later: Vec<FolderChange>,
     ) -> Self {
         let is_plain = later.is_empty() && !records.iter().any(JournalRecord::is_of_command);
         Self { version: if is_plain { 1 } else { VERSION }, agent, turn, records, later }
@@ -241,7 +241,7 @@ impl CommitJournal {
             }
             _ => {
                 let content: JournalContent = serde_json::from_value(value).map_err(damaged)?;
-                let later = content.later.iter().all(|deed| is_plain(&deed.path));
+                let later = content.later.iter().all(|folder| is_plain(&folder.path));
                 match later && content.records.iter().all(JournalRecord::stays_inside) {
                     true => Ok(Some(content)),
                     false => Err(Fault::damaged(

@@ -44,8 +44,8 @@ use tollgate_base::ledger::Entry;
 use tollgate_base::lock::Pauses;
 use tollgate_base::settings::Durability;
 
-pub(crate) use journal::{CommitJournal, FolderDeed, JournalContent, JournalRecord};
-pub use plan::{Applied, Guarantee};
+pub(crate) use journal::{CommitJournal, FolderChange, JournalContent, JournalRecord};
+pub use plan::{AppliedChange, Guarantee};
 pub(crate) use plan::{Base, ByCommand, NewContent, Operation, Plan, file_changed, folder_moved};
 use plan::{Looked, ROUNDS};
 use staging::NewFolders;
@@ -62,9 +62,9 @@ const OPEN_FILES: usize = 25;
 pub(crate) fn commit(
     request: &Request<'_>,
     plans: Vec<Plan>,
-    later: &[FolderDeed],
+    later: &[FolderChange],
     locks: &StripeLocks,
-) -> Result<Outcome<Vec<Applied>>> {
+) -> Result<Outcome<Vec<AppliedChange>>> {
     let begun = Instant::now();
     // If this process dies, or the disk fails during an undo, the next process to lock these paths heals first.
     locks.mark()?;
@@ -91,7 +91,7 @@ pub(crate) fn commit(
 struct Commit<'a> {
     request: &'a Request<'a>,
     steps: Vec<FileStep>,
-    later: &'a [FolderDeed],
+    later: &'a [FolderChange],
     folders: NewFolders,
     begun: Instant,
 }
@@ -294,14 +294,14 @@ impl Commit<'_> {
         mut self,
         journal: Option<CommitJournal>,
         locks: &StripeLocks,
-    ) -> Result<Outcome<Vec<Applied>>> {
+    ) -> Result<Outcome<Vec<AppliedChange>>> {
         let root = self.request.root;
         let changes = self.steps.iter().map(FileStep::applied).collect();
         let mut tidy = true;
         for step in &mut self.steps {
             tidy &= step.finish(root).is_ok();
         }
-        tidy &= self.later.iter().all(|deed| deed.make(root).is_ok());
+        tidy &= self.later.iter().all(|folder| folder.make(root).is_ok());
         tidy &= self.folders.keep().is_ok();
         // Last, and only if the rest succeeded: on another file system, only the journal says what is left to do.
         if tidy && journal.is_none_or(|journal| journal.remove().is_ok()) {

@@ -26,7 +26,7 @@ pub(super) const ROUNDS: usize = 200;
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) place: Place,
-    pub(crate) deed: Operation,
+    pub(crate) operation: Operation,
     pub(crate) base: Base,
     /// `None` if a tool asked for the change.
     pub(crate) command: Option<ByCommand>,
@@ -114,8 +114,8 @@ pub(super) enum Looked {
 }
 
 impl Plan {
-    pub(crate) fn new(place: Place, deed: Operation, base: Base) -> Self {
-        Self { place, deed, base, command: None }
+    pub(crate) fn new(place: Place, operation: Operation, base: Base) -> Self {
+        Self { place, operation, base, command: None }
     }
 
     /// Whether another change of the same commit makes room for this one.
@@ -139,7 +139,7 @@ impl Plan {
         if self.is_after_others() || !is_there && self.file_expected().is_some() {
             return Vec::new();
         }
-        match &mut self.deed {
+        match &mut self.operation {
             Operation::Put { .. } => std::mem::take(&mut self.place.missing),
             Operation::MoveTo(to) if is_there => std::mem::take(&mut to.missing),
             Operation::MoveTo(_) | Operation::Remove | Operation::SetMode(_) => Vec::new(),
@@ -155,7 +155,7 @@ impl Plan {
         let command = self.command.as_ref();
         // A command that replaces a file breaks its hard links itself.
         let replaced =
-            matches!(self.deed, Operation::Put { .. }) && command.is_none_or(|command| command.in_place);
+            matches!(self.operation, Operation::Put { .. }) && command.is_none_or(|command| command.in_place);
         if replaced && settings.hard_links == HardLinks::Refuse && file.links()? > 1 {
             return Ok(Some(Reason::HardLinked));
         }
@@ -187,7 +187,7 @@ impl Plan {
 
 /// One change that was made.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Applied {
+pub struct AppliedChange {
     /// The id of the change, in the ledger and in recovery.
     pub id: String,
     /// The file.
@@ -204,7 +204,7 @@ pub struct Applied {
     pub guarantee: Guarantee,
 }
 
-impl Applied {
+impl AppliedChange {
     /// For programs: what the command line and the packages say about a change.
     pub fn json(&self) -> Value {
         let mut json = json!({

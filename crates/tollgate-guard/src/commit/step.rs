@@ -8,7 +8,7 @@ use std::path::Path;
 
 use super::current::Current;
 use super::journal::{CommitJournal, JournalRecord};
-use super::plan::{Applied, Base, Guarantee, Looked, NewContent, Operation, Plan, file_changed};
+use super::plan::{AppliedChange, Base, Guarantee, Looked, NewContent, Operation, Plan, file_changed};
 use super::staging::{Staged, copy, fill};
 use super::undo::Held;
 use crate::disk::{
@@ -65,7 +65,7 @@ impl FileStep {
             standing: Standing::Open,
             id: ChangeId::new(request.root.now())?,
             base: FileState::Absent,
-            new: plan.deed.after(),
+            new: plan.operation.after(),
             agent: request.turn.agent().clone(),
             target: TargetName::Path(plan.place.relative.clone()),
         };
@@ -98,7 +98,7 @@ impl FileStep {
             self.stage_content(root, &root.staged(""), None)?;
             return Ok(Looked::Ready);
         }
-        let Plan { place, deed, command, .. } = &self.plan;
+        let Plan { place, operation, command, .. } = &self.plan;
         let spot = match &self.spot {
             Some(spot) => spot.clone(),
             // The folders of a file that is created exist by now.
@@ -109,11 +109,11 @@ impl FileStep {
                 };
             }
             None => {
-                self.to = deed.moved_to().map(|to| root.spot(&to.relative)).transpose()?;
+                self.to = operation.moved_to().map(|to| root.spot(&to.relative)).transpose()?;
                 self.spot.insert(root.spot(&place.relative)?).clone()
             }
         };
-        let found = match deed {
+        let found = match operation {
             Operation::Put { .. } if command.is_none() => spot.open()?,
             _ => spot.open_itself()?,
         };
@@ -139,7 +139,7 @@ impl FileStep {
             self.discard(root)?;
         }
         self.model = model;
-        let Operation::Put { content, digest } = &mut self.plan.deed else { return Ok(()) };
+        let Operation::Put { content, digest } = &mut self.plan.operation else { return Ok(()) };
         if self.staged.is_some() {
             return Ok(());
         }
@@ -178,7 +178,7 @@ impl FileStep {
             // A swap that is undone changes the time, so the next round compares the bytes.
             self.plan.base = Base::Exactly(self.current.state);
         }
-        if let (Looked::Ready, Operation::MoveTo(place), Some(to)) = (&looked, &self.plan.deed, &self.to)
+        if let (Looked::Ready, Operation::MoveTo(place), Some(to)) = (&looked, &self.plan.operation, &self.to)
             && to.inode()?.is_some()
         {
             let reason = match to.hash()? {
@@ -203,16 +203,16 @@ impl FileStep {
     /// Gives the staged file the name that says what it is. From now on, a crash can be healed from the name.
     pub(super) fn name_stage(&mut self, root: &Root) -> Result<()> {
         self.stage.base = self.current.state;
-        if let Operation::SetMode(_) = self.plan.deed {
+        if let Operation::SetMode(_) = self.plan.operation {
             self.stage.new = self.stage.base;
             return Ok(());
         }
-        if matches!(self.plan.deed, Operation::Put { .. }) && self.stage.new == self.stage.base {
+        if matches!(self.plan.operation, Operation::Put { .. }) && self.stage.new == self.stage.base {
             self.stand = Stand::Same;
             return Ok(());
         }
         let name = root.stage_file_name(&self.stage)?;
-        match (&self.aside, &self.plan.deed) {
+        match (&self.aside, &self.plan.operation) {
             (Some(unnamed), Operation::Put { .. }) if !is_beside(unnamed) && *unnamed != name => {
                 root.staged(unnamed).rename(&root.staged(&name))?;
                 self.aside = Some(name);
@@ -252,7 +252,7 @@ impl FileStep {
 
     /// Where the file is after the swap that was at the path before.
     fn old_spot(&self, root: &Root) -> Result<Option<Spot>> {
-        match (&self.plan.deed, &self.to) {
+        match (&self.plan.operation, &self.to) {
             (Operation::MoveTo(_), Some(to)) => Ok(Some(to.clone())),
             (Operation::MoveTo(to), None) => no_folder_is_none(root.spot(&to.relative)),
             (Operation::SetMode(_), _) => self.path_spot(root),
@@ -267,14 +267,14 @@ impl FileStep {
     /// Whether more than one name changes, or a name that does not say what its file is.
     pub(super) fn needs_journal(&self) -> bool {
         self.without_links
-            || matches!(self.plan.deed, Operation::MoveTo(_) | Operation::SetMode(_))
+            || matches!(self.plan.operation, Operation::MoveTo(_) | Operation::SetMode(_))
             || self.plan.is_after_others()
             || self.is_aside_beside()
     }
 
     /// Whether nothing is left from which a lost ledger line could be restored.
     pub(super) fn leaves_no_trace(&self) -> bool {
-        self.model.is_none() || matches!(self.plan.deed, Operation::MoveTo(_))
+        self.model.is_none() || matches!(self.plan.operation, Operation::MoveTo(_))
     }
 
     /// Whether the file has the new bytes already, so that there is nothing to do.
@@ -287,12 +287,12 @@ impl FileStep {
         let made = self.plan.place.missing.iter().filter(|_| self.plan.is_after_others());
         let clears = self.plan.command.iter().flat_map(|command| &command.clears);
         (!self.is_done_already()).then(|| JournalRecord {
-            mode: match (&self.plan.deed, &self.model) {
+            mode: match (&self.plan.operation, &self.model) {
                 (Operation::SetMode(mode), Some(model)) => Some([model.mode(), *mode]),
                 _ => None,
             },
             clears: clears.map(|(path, mode)| (EscapedPath(path.clone()), *mode)).collect(),
-            to: self.plan.deed.moved_to().map(|to| EscapedPath(to.relative.clone())),
+            to: self.plan.operation.moved_to().map(|to| EscapedPath(to.relative.clone())),
             base: self.stage.base.digest(),
             new: self.stage.new.digest(),
             ..JournalRecord::new(&self.stage.id, &self.plan.place.relative, self.aside.as_deref(), made)
@@ -310,7 +310,7 @@ impl FileStep {
         let (Some(spot), Some(old)) = (self.path_spot(root)?, self.old_spot(root)?) else {
             return Ok(false);
         };
-        let swap = match (&self.plan.deed, &self.model) {
+        let swap = match (&self.plan.operation, &self.model) {
             (Operation::Put { .. }, Some(_)) => gone_is_none(old.swap(&spot))?.map(Some),
             (Operation::Put { .. }, None) => self.create(&old, &spot, has_journal)?.then_some(None),
             (Operation::SetMode(mode), Some(model)) if spot.mode()? == Some(model.mode()) => {
@@ -360,7 +360,7 @@ impl FileStep {
         }
         let Some(model) = self.model.filter(|_| swapped) else { return Ok(true) };
         let Some(old) = self.old_spot(root)? else { return Ok(false) };
-        let keeps_model = !matches!(self.plan.deed, Operation::SetMode(_));
+        let keeps_model = !matches!(self.plan.operation, Operation::SetMode(_));
         self.current.verify_again(&old, keeps_model.then_some(model))
     }
 
@@ -392,7 +392,7 @@ impl FileStep {
     /// opened it there: then it stays for the late-write check.
     pub(super) fn discard(&mut self, root: &Root) -> Result<()> {
         self.staged = None;
-        let is_put = matches!(self.plan.deed, Operation::Put { .. });
+        let is_put = matches!(self.plan.operation, Operation::Put { .. });
         if is_put
             && !matches!(self.stand, Stand::Swapped(_))
             && let Some(staged) = self.aside_spot(root)?
@@ -406,20 +406,20 @@ impl FileStep {
 
     /// The folders outside the stage in which names have changed, each with its path. The one that was changed last comes first.
     pub(super) fn changed_folders(&self) -> impl Iterator<Item = (&Path, Option<&Folder>)> {
-        let Plan { place, deed, .. } = &self.plan;
-        let to = deed.moved_to().map(|to| (parent(&to.relative), self.to.as_ref()));
+        let Plan { place, operation, .. } = &self.plan;
+        let to = operation.moved_to().map(|to| (parent(&to.relative), self.to.as_ref()));
         let names = [Some((parent(&place.relative), self.spot.as_ref())), to].into_iter().flatten();
         let made = place.missing.iter().rev().map(|made| (parent(made), None));
-        let changes_names = !self.is_done_already() && !matches!(deed, Operation::SetMode(_));
+        let changes_names = !self.is_done_already() && !matches!(operation, Operation::SetMode(_));
         let folders = names.chain(made).filter(move |_| changes_names);
         folders.map(|(path, spot)| (path, spot.map(Spot::folder)))
     }
 
-    pub(super) fn applied(&self) -> Applied {
-        Applied {
+    pub(super) fn applied(&self) -> AppliedChange {
+        AppliedChange {
             id: self.stage.id.as_str().to_owned(),
             path: self.plan.place.path().clone(),
-            moved_to: self.plan.deed.moved_to().map(|to| to.path().clone()),
+            moved_to: self.plan.operation.moved_to().map(|to| to.path().clone()),
             before: self.current.state,
             after: self.after(),
             link: self.plan.place.way.is_link,
@@ -429,9 +429,9 @@ impl FileStep {
 
     /// What the file holds now. A moved file holds what it held before.
     fn after(&self) -> FileState {
-        match self.plan.deed {
+        match self.plan.operation {
             Operation::MoveTo(_) | Operation::SetMode(_) => self.current.state,
-            Operation::Put { .. } | Operation::Remove => self.plan.deed.after(),
+            Operation::Put { .. } | Operation::Remove => self.plan.operation.after(),
         }
     }
 
@@ -448,10 +448,10 @@ impl FileStep {
     }
 
     pub(super) fn line(&self, request: &Request<'_>, took_us: Option<u64>) -> Entry {
-        let Plan { place, deed, .. } = &self.plan;
+        let Plan { place, operation, .. } = &self.plan;
         let lost_owner = self.ownership == Ownership::Lost;
         let change = FileChanged {
-            moved_to: deed.moved_to().map(|to| to.relative.display().to_string()),
+            moved_to: operation.moved_to().map(|to| to.relative.display().to_string()),
             guarantee: Some(self.guarantee()),
             owner: lost_owner.then_some(FileOwner::Changed),
             took_us,

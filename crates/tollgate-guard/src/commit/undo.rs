@@ -108,7 +108,7 @@ pub(crate) fn complete(root: &Root, content: &JournalContent) -> Result<()> {
         }
         keep_copy(root, &staged, &stage_of(record, id, content))?;
     }
-    content.later.iter().try_for_each(|deed| deed.make(root))
+    content.later.iter().try_for_each(|folder| folder.make(root))
 }
 
 /// The name that the file would have in the stage.

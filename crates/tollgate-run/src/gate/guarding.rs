@@ -27,7 +27,7 @@ use super::why_not::{may_not_look, why_not_installed};
 use crate::descriptors;
 use crate::door::{self, FOLDER_VARIABLE};
 use crate::level::{LEVEL_VARIABLE, RunLevel};
-use crate::outcome::{AfterRun, LevelAttempt, ReadFile, RunEnd, RunNote, RunOutcome, WrittenFile};
+use crate::outcome::{AfterRun, ChangedFile, LevelAttempt, ReadFile, RunEnd, RunNote, RunOutcome};
 use crate::request::{ReadsCount, RunRequest};
 use crate::supervisor::Supervisor;
 use crate::sys;
@@ -139,7 +139,7 @@ impl Guarding {
         let relative = |path: &Path| path.strip_prefix(root).unwrap_or(path).to_owned();
         let reads =
             reads.iter().map(|(path, state)| ReadFile { path: relative(path), sha256: state.digest() });
-        let writes = changes.iter().map(|made| WrittenFile {
+        let writes = changes.iter().map(|made| ChangedFile {
             path: relative(made.path.as_path()),
             before: made.before.digest(),
             after: made.after.digest(),

@@ -51,7 +51,7 @@ use self::view::{CommandView, ENTERED, WATCHED, layer_folders};
 use self::why_not::reason;
 use crate::door::{self, FOLDER_VARIABLE};
 use crate::level::{LEVEL_VARIABLE, RunLevel};
-use crate::outcome::{AfterRun, LevelAttempt, ReadFile, RunEnd, RunNote, RunOutcome, WrittenFile};
+use crate::outcome::{AfterRun, ChangedFile, LevelAttempt, ReadFile, RunEnd, RunNote, RunOutcome};
 use crate::request::{ChangedRead, ReadsCount, RunRequest};
 use crate::supervisor::Supervisor;
 use crate::sys;
@@ -352,7 +352,7 @@ impl Transaction {
         turn: &dyn TurnState,
         found: LayerChanges,
         reads: Vec<(PathBuf, StartState)>,
-    ) -> Result<(Option<Refused>, Vec<WrittenFile>)> {
+    ) -> Result<(Option<Refused>, Vec<ChangedFile>)> {
         let LayerChanges { files, folders, times, ignored, .. } = found;
         let is_link = |change: &&Change| matches!(change.action, Action::Link(_));
         let links: HashSet<PathBuf> =
@@ -369,7 +369,7 @@ impl Transaction {
             self.committed.insert(path.clone(), change.after);
             if change.before != change.after {
                 let (before, after) = (change.before.digest(), change.after.digest());
-                writes.push(WrittenFile { link: links.contains(&path), path, before, after });
+                writes.push(ChangedFile { link: links.contains(&path), path, before, after });
             }
         }
         writes.sort_by(|a, b| a.path.cmp(&b.path));

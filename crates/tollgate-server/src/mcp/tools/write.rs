@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use tollgate::commit::Applied;
+use tollgate::commit::AppliedChange;
 use tollgate::digest::Digest;
 use tollgate::edit::Edit;
 use tollgate::error::Fault;
@@ -72,7 +72,7 @@ fn keeps_bytes(call: &ToolCall<'_>, path: &FilePath, content: &str) -> Result<()
     }
 }
 
-fn written(text: String, applied: &Applied) -> ToolAnswer {
+fn written(text: String, applied: &AppliedChange) -> ToolAnswer {
     ToolAnswer::text(text).with_sha256(applied.after.digest())
 }
 

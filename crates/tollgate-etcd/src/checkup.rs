@@ -9,7 +9,8 @@ use tollgate_base::error::Result;
 use tollgate_base::name::random_id;
 use tollgate_vault::checkup::Finding;
 
-use crate::client::{CallError, MEMBERS};
+use crate::call_error::CallError;
+use crate::client::MEMBERS;
 use crate::lines::KEEP;
 use crate::message::{Act, KeyValue, MembersAnswer, Range};
 use crate::node_failure::{NodeFailure, NodeResult};

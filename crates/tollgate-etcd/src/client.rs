@@ -18,11 +18,12 @@ use tollgate_base::error::{Fault, Result};
 use ureq::unversioned::transport::DefaultConnector;
 
 use crate::addresses::NodeAddresses;
+use crate::call_error::{CallError, CallResult};
 use crate::message::{
     LeaseAnswer, MembersAnswer, Range, RangeAnswer, Streamed, TokenAnswer, Txn, TxnAnswer, VersionAnswer,
     encoded,
 };
-use crate::node_failure::{NodeFailure, NodeResult, code, is_too_large, lost, may_pass, said, unsent};
+use crate::node_failure::{NodeFailure, NodeResult, code, lost, may_pass, said, unsent};
 use crate::tls::{Login, tls};
 use crate::url::EtcdUrl;
 use crate::version::{needs_others, wrong_version};
@@ -48,48 +49,8 @@ pub(crate) const MAX_ANSWER: u64 = 512 << 20;
 const MAKE_ROOM: &str =
     "compact and defragment it, or raise `--quota-backend-bytes`; then run `etcdctl alarm disarm`";
 
-/// Why a call has no answer.
-#[derive(Debug)]
-pub(crate) enum CallError {
-    /// etcd said no, so nothing was changed.
-    Refused { code: i64, message: String },
-    /// No node could be reached, so nothing was changed.
-    Unsent(Fault),
-    /// The call was sent, and no answer came. It may have been carried out.
-    Unanswered(Fault),
-}
-
 /// Lists the members of the cluster.
 pub(crate) const MEMBERS: &str = "/v3/cluster/member/list";
-
-impl CallError {
-    /// As a fault of the engine at this address.
-    pub(crate) fn fault(self, shown: &str) -> Fault {
-        let what = match self {
-            Self::Unsent(fault) | Self::Unanswered(fault) => return fault,
-            // What is too large now is too large later. Everything else may be allowed one day.
-            Self::Refused { message, .. } if is_too_large(&message) => {
-                return Fault::invalid(format!("`{shown}` answered: {message}"));
-            }
-            Self::Refused { message, .. } if message.contains("user name is empty") => {
-                "it wants a user: set `TOLLGATE_STORE_USER` and `TOLLGATE_STORE_PASSWORD`, or for the other store of a \
-                 copy `TOLLGATE_COPY_USER` and `TOLLGATE_COPY_PASSWORD`"
-                    .to_owned()
-            }
-            Self::Refused { message, .. } if message.contains("CommonName") => format!(
-                "it wants a login, and then it takes only a client certificate without a CommonName ({message})"
-            ),
-            Self::Refused { message, .. } => message,
-        };
-        Fault::RemoteRefused { remote: shown.to_owned(), what }
-    }
-
-    pub(crate) fn is_lease_gone(&self) -> bool {
-        matches!(self, Self::Refused { code: code::NOT_FOUND, message } if message.contains("lease"))
-    }
-}
-
-pub(crate) type CallResult<T> = std::result::Result<T, CallError>;
 
 struct Node {
     /// With its scheme, for requests.

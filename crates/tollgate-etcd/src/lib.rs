@@ -24,6 +24,7 @@
 //! `checkup`, `format` and `steps`, then `feed`, `trim`, `readers`, `lines`, `shared_store`, then the rest.
 
 mod addresses;
+mod call_error;
 mod checkup;
 mod client;
 mod feed;

@@ -15,7 +15,7 @@ use tollgate_base::error::Result;
 use tollgate_base::name::ClaimId;
 use tollgate_vault::Claim;
 
-use crate::client::CallResult;
+use crate::call_error::CallResult;
 use crate::message::{Act, Condition, KeyValue, Txn};
 use crate::process_lease::{TERM_BITS, term_of};
 use crate::shared_store::SharedStore;

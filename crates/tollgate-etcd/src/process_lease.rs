@@ -18,7 +18,8 @@ use tollgate_base::error::{Fault, Result};
 use tollgate_base::name::{ClaimId, random_id};
 use tollgate_vault::state::Slot;
 
-use crate::client::{CallError, CallResult, Client};
+use crate::call_error::{CallError, CallResult};
+use crate::client::Client;
 use crate::layout::Layout;
 use crate::message::{Act, Condition, KeyValue, Txn, TxnAnswer};
 

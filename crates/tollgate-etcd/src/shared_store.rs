@@ -12,7 +12,8 @@ use tollgate_vault::journal_copy::JournalCopy;
 use tollgate_vault::state::Slot;
 use tollgate_vault::store::{Hint, Wake};
 
-use crate::client::{CallResult, Client};
+use crate::call_error::CallResult;
+use crate::client::Client;
 use crate::layout::Layout;
 use crate::line_place::LineSums;
 use crate::message::{Act, KeyValue, Range, RangeAnswer, Txn, TxnAnswer};

@@ -16,7 +16,7 @@ use tollgate_vault::step::TextEdit;
 use tollgate_vault::store::Landed;
 use tollgate_vault::{Claim, Step, StepOutcome};
 
-use crate::client::CallError;
+use crate::call_error::CallError;
 use crate::layout::{self, Layout, LineValue, TaskHead, write_task};
 use crate::message::{Act, Condition, KeyValue, Txn};
 use crate::process_lease::{HeldMark, new_lease_id};

@@ -6,8 +6,6 @@
 //!
 //! Limit: a task that somebody moves to another folder by hand is seen when tollgate next records something about it.
 
-#![deny(clippy::wildcard_enum_match_arm)]
-
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use jiff::{SignedDuration, Timestamp};
@@ -130,19 +128,7 @@ impl Trends {
                     self.arrives(&decided.task, State::PendingApproval, time);
                 }
             },
-            Event::Mutation(_, MutationStatus::Undone)
-            | Event::MutationConflict(_, RefusalStatus::Observed, _)
-            | Event::MutationRefused(_, RefusalStatus::Observed, _)
-            | Event::LateExternalWrite(_)
-            | Event::ReservationExpired(_)
-            | Event::ClaimLost(_)
-            | Event::ClaimFailed(_)
-            | Event::Renew(_)
-            | Event::Breaker(_)
-            | Event::TurnStarted(_)
-            | Event::TurnEnded(_)
-            | Event::LedgerHealed(_)
-            | Event::Other { .. } => return,
+            _ => return,
         }
         self.first.get_or_insert(time);
         self.forget(time);

@@ -136,15 +136,7 @@ impl Audit {
             Event::Release(released, to) => tasks.released(line, released, *to, findings),
             Event::Reclaim(reclaimed, to) => tasks.reclaimed(line, reclaimed, *to, findings),
             Event::Approval(decided) => tasks.decided(line, decided, findings),
-            Event::MutationRefused(..)
-            | Event::ClaimLost(_)
-            | Event::ClaimFailed(_)
-            | Event::ReservationExpired(_)
-            | Event::Breaker(_)
-            | Event::TurnStarted(_)
-            | Event::TurnEnded(_)
-            | Event::LedgerHealed(_)
-            | Event::Other { .. } => {}
+            _ => {}
         }
     }
 

@@ -1,10 +1,9 @@
-//! The one list of events: from it come the enum, the words of its types and results, writing and reading.
+//! From the list of events come the enum, the words of its types and results, writing and reading.
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-use crate::task::State;
-
+use super::list::Event;
 use super::payload::*;
 
 /// Each line: the variant, its payload, the keys of its result if they vary, the word of its type, and `=>` the
@@ -86,50 +85,17 @@ macro_rules! events {
     };
 }
 
-events! {
-    /// A write was refused because the file is stale.
-    MutationConflict(WriteRefused, status: RefusalStatus, error_type: ErrorType) = "MUTATION_CONFLICT";
-    /// A write was refused for another reason.
-    MutationRefused(WriteRefused, status: RefusalStatus, error_type: ErrorType) = "MUTATION_REFUSED";
-    /// A file or a folder was changed; or a change that had a line was rolled back.
-    Mutation(Mutation, status: MutationStatus) = "MUTATION";
-    /// Another program wrote into a file after the file had been replaced.
-    LateExternalWrite(LateWrite) = "LATE_EXTERNAL_WRITE" => |_| "KEPT";
-    /// A tool call did not report its end in time, so its reservation is void.
-    ReservationExpired(ReservationVoid) = "RESERVATION_EXPIRED" => |_| "EXPIRED";
-    /// A task was claimed.
-    Claim(TaskClaimed) = "CLAIM" => |_| "CLAIMED";
-    /// Another agent claimed the task first.
-    ClaimLost(ClaimLost) = "CLAIM_LOST" => |_| "LOST";
-    /// A claim ended in an error.
-    ClaimFailed(ClaimFailed) = "CLAIM_FAILED" => |_| "FAILED";
-    /// The lease of a claim was extended.
-    Renew(ClaimRenewed) = "RENEW" => |_| "RENEWED";
-    /// The owner released a task, which is in this state now.
-    Release(TaskReleased, status: State) = "RELEASE";
-    /// A person decided about a task, or an approval became void.
-    Approval(TaskDecided) = "APPROVAL" => TaskDecided::status;
-    /// A task was taken from an owner who is gone, or a claim was rolled back. The task is in this state now.
-    Reclaim(TaskReclaimed, status: State) = "RECLAIM";
-    /// The breaker of a worker opened, so that it claims no tasks; or it closed again.
-    Breaker(BreakerTurned) = "BREAKER" => BreakerTurned::status;
-    /// A turn began.
-    TurnStarted(TurnMark) = "TURN_STARTED" => |_| "OK";
-    /// A turn ended.
-    TurnEnded(TurnMark) = "TURN_ENDED" => |_| "OK";
-    /// A damaged end of the ledger was moved to a file of its own.
-    LedgerHealed(TailMoved) = "LEDGER_HEALED" => |_| "HEALED";
-}
+pub(super) use events;
 
 /// An event as it stands in the ledger.
 #[derive(Serialize, Deserialize)]
-struct Parts<T, P> {
-    action_type: T,
-    payload: P,
-    result: Value,
+pub(super) struct Parts<T, P> {
+    pub(super) action_type: T,
+    pub(super) payload: P,
+    pub(super) result: Value,
 }
 
-fn status<P>(payload: &P, of: impl Fn(&P) -> &'static str) -> &'static str {
+pub(super) fn status<P>(payload: &P, of: impl Fn(&P) -> &'static str) -> &'static str {
     of(payload)
 }
 

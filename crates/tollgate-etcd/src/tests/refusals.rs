@@ -13,7 +13,8 @@ use tollgate_vault::{ClaimKind, ClaimRequest, Release, State, StepOutcome, Store
 
 use super::cluster::{Cluster, post};
 use super::{fake_node, opened};
-use crate::client::{CallError, Client};
+use crate::call_error::CallError;
+use crate::client::Client;
 use crate::layout::Layout;
 use crate::message::{Range, RangeAnswer, encoded, end_of};
 use crate::process_lease::ProcessLease;

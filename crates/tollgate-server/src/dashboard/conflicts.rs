@@ -1,7 +1,5 @@
 //! `/conflicts`: refused writes by file. For each the agent, who had changed the file, the three texts, and the outcome.
 
-#![deny(clippy::wildcard_enum_match_arm)]
-
 use std::collections::{HashMap, HashSet};
 
 use jiff::Timestamp;
@@ -161,19 +159,7 @@ fn read(workspace: &Workspace, query: &ConflictsQuery) -> Result<FoundConflict> 
                 }
                 found.refused.push(RefusedWrite { line, write, status, error, fate });
             }
-            Event::LateExternalWrite(_)
-            | Event::ReservationExpired(_)
-            | Event::Claim(_)
-            | Event::ClaimLost(_)
-            | Event::Breaker(_)
-            | Event::ClaimFailed(_)
-            | Event::Renew(_)
-            | Event::Release(..)
-            | Event::Approval(_)
-            | Event::Reclaim(..)
-            | Event::TurnStarted(_)
-            | Event::LedgerHealed(_)
-            | Event::Other { .. } => {}
+            _ => {}
         }
     }
     Ok(found)

@@ -201,6 +201,11 @@ const CASES: &[(&str, &str, &[Step])] = &[
         ],
     ),
     ("unread = \"known\"", "a", &[SomebodySaves("one"), Reads, NextTurn, Writes("mine")]),
+    (
+        "unread = \"known\"",
+        "a",
+        &[Reads, NextTurn, SomebodySaves("one"), Writes("mine"), IsRefused(STALE, None, Some("one"))],
+    ),
     // Nobody may change these.
     (
         "protected = [\"locked\"]",

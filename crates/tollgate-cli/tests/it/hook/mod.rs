@@ -9,7 +9,7 @@ mod places;
 mod prefix;
 mod protected;
 mod real;
-mod run;
+pub(crate) mod run;
 mod setup;
 mod shared;
 mod stories;

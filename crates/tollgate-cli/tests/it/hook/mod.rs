@@ -13,7 +13,7 @@ pub(crate) mod run;
 mod setup;
 mod shared;
 mod stories;
-mod switched_off;
+pub(crate) mod switched_off;
 mod tidy;
 mod unknown;
 

@@ -2,11 +2,12 @@
 //!
 //! A change of such a path could run commands (the hooks and the configuration of git), disable the guard (its state, the
 //! configuration of agent programs), or decide for a person (the folders of the vault). Paths are compared as they are given
-//! and as they are after all links are resolved.
+//! and as they are after all links are resolved. Where a protected name in the root is a link, what it leads to is protected.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
+use crate::place::{LastLink, follow};
 use crate::state_folder::STATE_FOLDER;
 
 /// The name of a git directory, or of the file that names one.
@@ -31,12 +32,35 @@ pub struct Protected {
 }
 
 impl Protected {
-    /// The same, with absolute paths.
+    /// The same, with absolute paths, and with what protected names in the root lead to.
     pub(crate) fn below(mut self, root: &Path) -> Self {
         for list in [&mut self.paths, &mut self.open, &mut self.fixed, &mut self.only_new] {
             list.iter_mut().for_each(|path| *path = root.join(&*path));
         }
+        self.add_linked(root);
         self
+    }
+
+    /// Adds the links by which protected names in the root lead elsewhere, and what is there or could be there. Agents may
+    /// change what else is behind these links.
+    fn add_linked(&mut self, root: &Path) {
+        let is_there = |path: &Path| path.symlink_metadata().is_ok();
+        // Most of these names are in no workspace, and one look for each group is enough.
+        let groups = self.anywhere.chunk_by(|one, other| one.iter().next() == other.iter().next());
+        let groups =
+            groups.filter(|group| group[0].iter().next().is_some_and(|first| is_there(&root.join(first))));
+        for name in groups.flatten().map(|end| without_star(end)) {
+            if !name.ancestors().any(|part| root.join(part).is_symlink()) {
+                continue;
+            }
+            // Links in a circle lead nowhere.
+            let Ok(way) = follow(&root.join(name), LastLink::Follow) else { continue };
+            for name in &way.names {
+                let upper = name.ancestors().filter(|part| part.is_symlink()).last();
+                self.fixed.extend(upper.map(Path::to_owned));
+            }
+            self.paths.push(way.path.as_path().to_owned());
+        }
     }
 
     /// Whether agents must not change this absolute path.
@@ -71,36 +95,38 @@ impl Protected {
             || self.only_new.iter().any(is_in) && path.symlink_metadata().is_ok()
     }
 
-    /// The names below this path that are protected in every folder, whether or not they exist. A folder or a link that comes
-    /// to this path could bring them.
+    /// The names below this path that are protected, whether or not they exist. A folder or a link that comes to this path
+    /// could bring them.
     pub(crate) fn names_below(&self, path: &Path) -> impl Iterator<Item = PathBuf> {
         let below = |end: &PathBuf| {
             let mut starts = end.ancestors().skip(1).filter(|start| !start.as_os_str().is_empty());
             let start = starts.find(|start| path.ends_with(start))?;
             end.strip_prefix(start).ok().map(|rest| path.join(rest))
         };
-        self.anywhere.iter().filter_map(below)
+        let is_below = move |listed: &&PathBuf| *listed != path && listed.starts_with(path);
+        self.anywhere.iter().filter_map(below).chain(self.paths.iter().filter(is_below).cloned())
     }
 
     /// Whether a command may change this folder, which is in the root, without a guard: nothing that agents must not change can be
     /// in it. A name that is protected in every folder counts if the folder is part of it: `.claude`, but not `build`.
     pub(crate) fn may_pass(&self, root: &Path, folder: &Path) -> bool {
-        let mut listed = self.paths.iter().chain(&self.fixed).chain(&self.only_new);
+        let mut listed = self.fixed.iter().chain(&self.only_new);
         let holds_listed = listed.any(|path| path.starts_with(folder));
         !holds_listed && !self.covers(root, folder) && self.names_below(folder).next().is_none()
     }
 
     /// The protected paths below this folder that exist: those that do not depend on a name in every folder.
     pub(crate) fn within(&self, root: &Path, folder: &Path) -> Vec<PathBuf> {
-        let without_star = |end: &PathBuf| match end.ends_with(ANY) {
-            true => end.parent().map(|folder| root.join(folder)),
-            false => Some(root.join(end)),
-        };
         let own = [root.join(GIT), root.join(STATE_FOLDER), folder.join(STATE_FOLDER)];
         let all = self.paths.iter().chain(&self.fixed).cloned();
-        let all = all.chain(self.anywhere.iter().filter_map(without_star)).chain(own);
+        let all = all.chain(self.anywhere.iter().map(|end| root.join(without_star(end)))).chain(own);
         all.filter(|path| path.starts_with(folder) && path.symlink_metadata().is_ok()).collect()
     }
+}
+
+/// The folder that is meant by an end with a star, or the file that is meant by one without.
+fn without_star(end: &Path) -> &Path {
+    if end.ends_with(ANY) { end.parent().unwrap_or(end) } else { end }
 }
 
 /// The number of parts up to and including the first place at which these parts contain the given ones.

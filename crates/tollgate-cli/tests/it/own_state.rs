@@ -215,6 +215,42 @@ fn no_entry_of_the_state_is_followed_if_it_is_a_link() {
     no_link_is_followed(&world, &[".tollgate", "vault/.tollgate"], &some, &doors);
 }
 
+/// Turns are kept in the workspace where there is no better place for them.
+#[test]
+fn no_entry_of_a_turn_in_the_workspace_is_followed() {
+    let world = World::with(QUICK);
+    world.puts("a.txt", "one\n");
+    let turn = world.turn("blue");
+    world.run(&format!("read a.txt --turn {turn}")).is(0);
+    let folder = format!(".tollgate/run/{}", rustix::process::geteuid().as_raw());
+    let move_turns = "mkdir -p .tollgate/run && chmod 770 .tollgate/run && rm -rf FOLDER && \
+        mv ../run/tollgate/* FOLDER && rmdir ../run/tollgate";
+    world.script(&move_turns.replace("FOLDER", &folder)).ends().is(0);
+    let show = format!("turn show --turn {turn}");
+    world.run(&show).is(0);
+    let lines =
+        ["read a.txt --turn", "write a.txt --turn", "turn end --turn"].map(|line| format!("{line} {turn}"));
+    let doors = [
+        "turn list",
+        &show,
+        &lines[0],
+        &lines[1],
+        "run",
+        "hook",
+        "status",
+        "doctor",
+        &lines[2],
+        "turn begin",
+    ];
+    let kept = format!("{folder}/turns");
+    let of_turn = state_of(&world, &[&kept]).into_iter().find(|path| path.to_str().unwrap().contains(&turn));
+    let of_turn = of_turn.expect("the turn is kept here");
+    let some = [folder.as_str(), &kept, of_turn.to_str().unwrap()];
+    no_link_is_followed(&world, &[".tollgate/run"], &some, &doors);
+    // The turn was there each time.
+    world.run(&show).is(0);
+}
+
 #[test]
 fn no_entry_of_the_state_is_followed_over_git() {
     let remote = Remote::with_tasks(1);

@@ -73,6 +73,8 @@ impl<'a> Files<'a> {
             SystemCall::RemoveFolder { path } => self.named(tracee, path, FinalLink::Keep)?.map(drop),
             SystemCall::Link { from, to } => self.link(tracee, from, to)?,
             SystemCall::Symlink { path } => self.symlink(tracee, path)?,
+            // The kernel replaces nothing, and `mkdir -p` asks for every folder on the way.
+            SystemCall::Create { path } if self.is_taken(tracee, path) => Ok(()),
             SystemCall::Create { path } => self.named(tracee, path, FinalLink::Keep)?.map(drop),
             SystemCall::Describe { path, follow } => {
                 let last = if *follow { FinalLink::Follow } else { FinalLink::Keep };
@@ -80,6 +82,12 @@ impl<'a> Files<'a> {
             }
         };
         Ok(answer.err().unwrap_or(CallAnswer::Continue))
+    }
+
+    /// Whether something is at this path already.
+    fn is_taken(&self, tracee: &Tracee, path: &PathArgument) -> bool {
+        let lead = self.lead(tracee, path, FinalLink::Keep);
+        matches!(lead, Ok(Some(end)) if !matches!(there(&end.path), There::Nothing))
     }
 
     /// Where a path leads, if it is under guard.

@@ -1,10 +1,12 @@
 //! Which folders in the root of the workspace git ignores. Commands change them directly: they hold what programs can build
 //! again, and a guard for each object file would only cost time.
 //!
-//! The rules are those of git for names in the root: `.gitignore` there and `.git/info/exclude`. A folder with a tracked file
-//! does not count as ignored. If in doubt, a folder is guarded.
+//! The rules are those of git for names in the root: `.gitignore` there and `.git/info/exclude`. A folder with a tracked file,
+//! or with the git directory, does not count as ignored. If in doubt, a folder is guarded.
 
+use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use tollgate_base::glob::NamePattern;
@@ -16,22 +18,27 @@ pub(crate) struct IgnoreRules {
     patterns: Vec<(NamePattern, bool)>,
     /// The index of the repository, which names the tracked files.
     index: Vec<u8>,
+    /// The name in the root below which the git directory is.
+    git: Option<OsString>,
 }
 
 impl IgnoreRules {
     /// The rules of this workspace. None if it is not the root of a repository.
     pub(crate) fn of(root: &Path) -> Self {
         let git = root.join(".git");
-        // A linked worktree has its index elsewhere.
-        let index = match fs::metadata(&git) {
-            Ok(found) if found.is_dir() => git.join("index"),
+        // A linked worktree has its git directory elsewhere.
+        let folder = match fs::metadata(&git) {
+            Ok(found) if found.is_dir() => git.clone(),
             Ok(_) => match fs::read_to_string(&git).ok().and_then(|text| worktree(root, &text)) {
-                Some(folder) => folder.join("index"),
+                Some(folder) => folder,
                 None => return Self::default(),
             },
             Err(_) => return Self::default(),
         };
-        let mut rules = Self::default();
+        let index = folder.join("index");
+        let folder = folder.canonicalize().unwrap_or(folder);
+        let below = folder.strip_prefix(root).ok().and_then(|below| below.iter().next());
+        let mut rules = Self { git: below.map(OsStr::to_owned), ..Self::default() };
         for file in [git.join("info/exclude"), root.join(".gitignore")] {
             rules.add(&fs::read(file).unwrap_or_default());
         }
@@ -67,7 +74,8 @@ impl IgnoreRules {
     pub(crate) fn ignore(&self, name: &[u8]) -> bool {
         let text = each_byte(name);
         let last = self.patterns.iter().rev().find(|(pattern, _)| pattern.matches(&text));
-        last.is_some_and(|(_, negated)| !negated) && !self.tracks(name)
+        let holds_git = self.git.as_ref().is_some_and(|git| git.as_bytes() == name);
+        last.is_some_and(|(_, negated)| !negated) && !holds_git && !self.tracks(name)
     }
 
     /// Whether a file below this folder may be tracked.

@@ -44,7 +44,7 @@ use tollgate_guard::workspace::{STATE_FOLDER, Workspace};
 use self::composite::Composite;
 use self::ignored::IgnoreRules;
 use self::layer::{Layer, LayerChanges};
-use self::reach::{Reach, passed, passed_in_checkouts};
+use self::reach::{Reach, passed};
 use self::reads::{CommandReads, FileUse};
 use self::start::{Names, changed, now_on_disk};
 use self::view::{CommandView, ENTERED, WATCHED, layer_folders};
@@ -102,11 +102,11 @@ pub(crate) fn why_not(gate: &Gate) -> Result<Option<String>> {
 /// Runs a command as a transaction.
 pub(crate) fn run(gate: &Gate, request: &RunRequest<'_>) -> Result<LevelAttempt> {
     let root = gate.workspace().path();
-    let (pass, states) = passed_in_checkouts(gate.workspace(), &request.folder)?;
-    let mut closed = vec![root.join(STATE_FOLDER)];
-    closed.extend(states);
-    closed.extend(request.closed.iter().cloned());
-    let reach = Reach { pass: [request.pass.clone(), pass].concat(), closed, open: request.open.clone() };
+    let mut reach = Reach::from(gate.workspace(), &request.folder)?;
+    reach.pass.extend(request.pass.iter().cloned());
+    reach.closed.push(root.join(STATE_FOLDER));
+    reach.closed.extend(request.closed.iter().cloned());
+    reach.open.clone_from(&request.open);
     let mut transaction = Transaction::begin(gate, reach, Some(()))?;
     let door = door::open(transaction.folder.path()).ok();
     if request.reads_count == ReadsCount::Later {
@@ -151,7 +151,7 @@ fn progress(mut report: File) -> Result<Vec<u8>> {
 
 impl Transaction {
     /// Takes the time, and lists what there is if the reads of the command are of interest.
-    fn begin(gate: &Gate, reach: Reach, reads: Option<()>) -> Result<Self> {
+    fn begin(gate: &Gate, mut reach: Reach, reads: Option<()>) -> Result<Self> {
         let root = gate.workspace().path().to_owned();
         let folder = RunFolder::create(gate.workspace())?;
         for folder in layer_folders(folder.path()) {
@@ -159,9 +159,9 @@ impl Transaction {
         }
         let start = now_on_disk(folder.path())?;
         let rules = IgnoreRules::of(&root);
-        let Reach { pass, mut closed, open } = reach;
-        closed.retain(|path| path.symlink_metadata().is_ok_and(|found| !found.is_symlink()));
-        let passed = passed(gate.workspace(), &pass, &closed, &rules)?;
+        reach.closed.retain(|path| path.symlink_metadata().is_ok_and(|found| !found.is_symlink()));
+        let passed = passed(gate.workspace(), &reach, &rules)?;
+        let Reach { closed, open, .. } = reach;
         let names = match reads {
             Some(()) => Names::list(&root, &passed)?,
             None => None,

@@ -9,11 +9,11 @@ mod places;
 mod prefix;
 mod protected;
 mod real;
-mod run;
+pub(crate) mod run;
 mod setup;
 mod shared;
 mod stories;
-mod switched_off;
+pub(crate) mod switched_off;
 mod tidy;
 mod unknown;
 

@@ -13,12 +13,12 @@ use crate::world::{Ran, World, until};
 /// The programs whose commands can be changed.
 const HOSTS: [&str; 6] = ["claude-code", "codex", "gemini", "opencode", "copilot", "cline"];
 
-pub(super) const SETTINGS: &str =
+pub(crate) const SETTINGS: &str =
     "[guard]\nunread = \"known\"\ndurability = \"fast\"\n[run]\nshell = \"transaction\"\n";
 
 /// What came of a command.
 #[derive(Debug)]
-enum Command {
+pub(crate) enum Command {
     /// The hook blocked it for this reason.
     Blocked(String),
     /// It ran.
@@ -27,7 +27,7 @@ enum Command {
 
 impl Command {
     /// What the model was told.
-    fn said(&self) -> String {
+    pub(crate) fn said(&self) -> String {
         match self {
             Self::Blocked(reason) => reason.clone(),
             Self::Ran(ran) => ran.stdout() + &ran.stderr(),
@@ -54,7 +54,7 @@ fn runs(program: &Program<'_>, command: &str) -> Command {
 }
 
 /// The same for an agent in this folder.
-fn runs_in(program: &Program<'_>, folder: &Path, command: &str) -> Command {
+pub(crate) fn runs_in(program: &Program<'_>, folder: &Path, command: &str) -> Command {
     let (world, tool) = (program.world, Tool::Shell(command));
     program.calls.set(program.calls.get() + 1);
     let call = format!("run-{}", program.calls.get());

@@ -1,7 +1,7 @@
 //! Settings that disable hooks or our MCP server: agents cannot write them, and the doctor names them.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
@@ -33,13 +33,19 @@ fn put(world: &World, file: &str, text: &str) {
 
 /// Adds a setting to the file that `init` has written, if it has written one.
 fn add(world: &World, file: &str, text: &str) {
-    let there = fs::read_to_string(place(world, file)).unwrap_or_default();
+    add_to(&place(world, file), text);
+}
+
+/// Adds a setting to a file of settings, which need not exist.
+pub(super) fn add_to(file: &Path, text: &str) {
+    let there = fs::read_to_string(file).unwrap_or_default();
     let text = match (there.as_str(), text.strip_prefix('{')) {
         ("", _) => text.to_owned(),
         (there, Some(rest)) => format!("{},{rest}", there.trim_end().strip_suffix('}').unwrap()),
         (there, None) => format!("{text}\n{there}"),
     };
-    put(world, file, &text);
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    fs::write(file, text).unwrap();
 }
 
 /// The hooks of a program, as they are after a person has approved them.

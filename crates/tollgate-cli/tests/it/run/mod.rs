@@ -4,6 +4,7 @@ mod agents;
 mod background;
 mod crash;
 mod git_commands;
+mod ignored;
 mod kinds;
 mod knowledge;
 mod limits;

@@ -10,7 +10,7 @@ const ROLES: &str = "[guard]\ndurability = \"fast\"\n[vault]\nsettle = \"0ms\"\n
                      approve_by_move = true\n\
                      [agent.cloud]\nsensitive = [\"payment\"]\n[agent.local]\nallowed = [\"payment\"]\n";
 
-const LEVELS: [&str; 2] = ["transaction", "gate"];
+pub(super) const LEVELS: [&str; 2] = ["transaction", "gate"];
 
 /// A git repository in which `rent` waits for a person.
 fn pending() -> World {
@@ -24,7 +24,7 @@ fn pending() -> World {
     world
 }
 
-fn run_as_agent(world: &World, level: &str, script: &str) -> Ran {
+pub(super) fn run_as_agent(world: &World, level: &str, script: &str) -> Ran {
     let words = ["run", "--agent", "cloud", "--mode", level, "--", "bash", "-c", script];
     world.tollgate(words).everywhere().ends()
 }

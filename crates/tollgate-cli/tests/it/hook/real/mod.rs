@@ -9,6 +9,7 @@ mod model;
 mod program;
 mod race;
 mod run;
+mod switched_off;
 mod wire;
 
 use std::fs;
@@ -179,46 +180,6 @@ fn copilot() {
 #[test]
 fn cline() {
     tell(Speaks::Cline);
-}
-
-/// What the doctor calls disabled is disabled: the program calls no hook, and a foreign change is lost.
-fn settings_disable_the_hooks(speaks: Speaks, file: &str, text: &str, key: &str) {
-    let Some(bin) = programs() else { return };
-    let world = World::with("[guard]\nunread = \"known\"\n[run]\nshell = \"parse\"\n");
-    world.puts("plan.md", "one\n");
-    world.puts(file, text);
-    let foreign = world.path("plan.md");
-    let script = vec![
-        step(Act::Read("plan.md"), Ends::Done),
-        step_after(
-            move || fs::write(&foreign, "foreign\n").unwrap(),
-            Act::Shell("printf '%s\\n' mine > plan.md"),
-            Ends::Done,
-        ),
-    ];
-    Real::new(&world, speaks, script).plays(bin);
-    world.holds("plan.md", "mine\n");
-    let told = world.tollgate(["doctor"]).ends().is(1).stdout();
-    assert!(told.contains(&format!("disabled by `{key}` in `{}`", world.path(file).display())), "{told}");
-}
-
-#[test]
-fn copilot_calls_no_hooks_that_the_doctor_calls_disabled() {
-    for file in [".github/copilot/settings.json", ".github/copilot/settings.local.json"] {
-        let text = "{\"disableAllHooks\": true}";
-        settings_disable_the_hooks(Speaks::Copilot, file, text, "disableAllHooks");
-    }
-}
-
-#[test]
-fn claude_code_calls_no_hooks_that_the_doctor_calls_disabled() {
-    let file = ".claude/settings.local.json";
-    for (text, key) in [
-        ("{\"disableAllHooks\": true}", "disableAllHooks"),
-        ("{\"env\": {\"CLAUDE_CODE_SIMPLE\": \"1\"}}", "env.CLAUDE_CODE_SIMPLE"),
-    ] {
-        settings_disable_the_hooks(Speaks::Claude, file, text, key);
-    }
 }
 
 /// A variable in `.env` reaches the hooks: here the agent's name.

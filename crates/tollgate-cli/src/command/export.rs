@@ -132,16 +132,15 @@ pub(crate) fn run(invocation: &Invocation, args: &ExportArgs) -> Result<Answer, 
     exporter.save()?;
     let Some(destination) = destination else { return Ok(Answer::Streamed) };
     let (exported, rejected) = (exporter.exported(), exporter.rejected());
-    let said = Reply {
-        words: words::exported(exported, rejected, &destination),
-        json: json!({
+    let said = Reply::new(
+        words::exported(exported, rejected, &destination),
+        json!({
             "to": format.name,
             "destination": destination,
             "exported": exported,
             "rejected": rejected,
         }),
-        ..Reply::default()
-    };
+    );
     Ok(if rejected == 0 { Answer::Done(said) } else { Answer::NotValid(said) })
 }
 

@@ -130,15 +130,14 @@ pub(crate) fn run(invocation: &Invocation, args: &WorkArgs) -> Result<Answer, Cl
     if stopped {
         json["breaker"] = "open".into();
     }
-    let said = Reply {
-        words: match (tally.is_nothing(), args.once) {
+    let said = Reply::new(
+        match (tally.is_nothing(), args.once) {
             (true, true) => words::no_work(),
             (true, false) => String::new(),
             (false, _) => words::work_done(&tally),
         },
         json,
-        ..Reply::default()
-    };
+    );
     Ok(if args.once && (tally.failed + tally.undone + tally.faulted > 0 || stopped) {
         Answer::NotValid(said)
     } else {

@@ -47,7 +47,7 @@ struct SeenFile {
 struct ChangedFile {
     path: PathBuf,
     after: Option<Digest>,
-    /// It is a symbolic link.
+    /// Whether the file is a symbolic link.
     #[serde(default)]
     link: bool,
 }

@@ -85,7 +85,7 @@ pub(crate) struct WorkArgs {
 pub(crate) fn run(invocation: &Invocation, args: &WorkArgs) -> Result<Answer, CliError> {
     let agent = invocation.agent()?;
     if let Some(program) = args.command.first()
-        && !is_program(program, invocation.search_path())
+        && !is_program(program, invocation.surroundings().path.as_deref())
     {
         // Otherwise a typo would use up all attempts of all tasks.
         return Err(CliError::usage(

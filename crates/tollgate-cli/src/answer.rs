@@ -46,6 +46,15 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
+    pub(crate) fn new(words: String, json: Value) -> Self {
+        Self { words, notes: String::new(), json }
+    }
+
+    /// People read it on stderr.
+    pub(crate) fn noted(notes: String, json: Value) -> Self {
+        Self { words: String::new(), notes, json }
+    }
+
     pub(crate) fn stdout(&self, form: Form) -> String {
         match form {
             Form::Words => self.words.clone(),

@@ -34,7 +34,7 @@ pub(crate) fn pass(invocation: &Invocation, command: &Called) -> Result<Passage,
             format!("run it with `--agent {own}`"),
         ));
     }
-    let Some(level) = invocation.run_level() else { return Ok(Passage::Here) };
+    let Some(level) = invocation.surroundings().run else { return Ok(Passage::Here) };
     match (command.in_run(), level) {
         (InRun::Here | InRun::OnView, _) => Ok(Passage::Here),
         (InRun::Never, _) => Err(CliError::usage(
@@ -57,7 +57,7 @@ pub(crate) fn pass(invocation: &Invocation, command: &Called) -> Result<Passage,
 }
 
 fn carry(invocation: &Invocation) -> io::Result<u8> {
-    let folder = invocation.run_folder_of_command().ok_or(io::ErrorKind::NotFound)?;
+    let folder = invocation.surroundings().run_folder.clone().ok_or(io::ErrorKind::NotFound)?;
     let variable = |name: &&str| Some((OsString::from(*name), env::var_os(name)?));
     let call = CarriedCall {
         folder: env::current_dir()?,

@@ -7,7 +7,7 @@ mod identity;
 mod in_run;
 mod turns;
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -31,7 +31,7 @@ use crate::error::CliError;
 use crate::global_args::GlobalArgs;
 use crate::host;
 use crate::root::{self, RootReason};
-use crate::surroundings::{ExportVariables, Surroundings};
+use crate::surroundings::Surroundings;
 use crate::trust::TrustStore;
 use crate::turn_place::turn_folders_without_runtime;
 use crate::words::{self, Viewpoint};
@@ -58,7 +58,7 @@ impl Invocation {
         }
     }
 
-    /// The same call, for another workspace.
+    /// This call, with the same options, for another workspace.
     pub(crate) fn elsewhere(&self, workspace: &Path) -> Self {
         let mut global = self.global.clone();
         global.workspace = Some(workspace.to_owned());
@@ -99,8 +99,9 @@ impl Invocation {
         Viewpoint { base, now: self.now() }
     }
 
-    pub(crate) fn uid(&self) -> u32 {
-        self.surroundings.uid
+    /// The environment of this call, as it is: without the options, which may say something else.
+    pub(crate) fn surroundings(&self) -> &Surroundings {
+        &self.surroundings
     }
 
     /// The folder that relative paths are relative to.
@@ -301,21 +302,6 @@ impl Invocation {
         Ok(self.user_state().map(|state| TokenFile::new(state.join("tokens").join(name))))
     }
 
-    /// `PATH`
-    pub(crate) fn search_path(&self) -> Option<&OsStr> {
-        self.surroundings.path.as_deref()
-    }
-
-    /// The path of this program, for starting it again.
-    pub(crate) fn program(&self) -> &Path {
-        &self.surroundings.program
-    }
-
-    /// Whether the user has not configured how git runs ssh.
-    pub(crate) fn plain_ssh(&self) -> bool {
-        !self.surroundings.ssh
-    }
-
     /// Who the user is for the engine that the workspace uses.
     pub(crate) fn store_login(&self) -> tollgate::error::Result<Option<StoreLogin>> {
         login(&self.surroundings.store_login, "TOLLGATE_STORE_USER", "TOLLGATE_STORE_PASSWORD")
@@ -324,16 +310,6 @@ impl Invocation {
     /// Who the user is for the engine that a vault is copied to or from.
     pub(crate) fn copy_login(&self) -> tollgate::error::Result<Option<StoreLogin>> {
         login(&self.surroundings.copy_login, "TOLLGATE_COPY_USER", "TOLLGATE_COPY_PASSWORD")
-    }
-
-    /// The user's password file for PostgreSQL.
-    pub(crate) fn passfile(&self) -> Option<PathBuf> {
-        self.surroundings.passfile.clone()
-    }
-
-    /// How an endpoint of an export is reached.
-    pub(crate) fn export(&self) -> &ExportVariables {
-        &self.surroundings.export
     }
 
     /// The user's folder for tollgate's state.

@@ -125,10 +125,10 @@ impl Invocation {
         }
         Ok(TaskOptions {
             observer: None,
-            own_ssh: !self.plain_ssh(),
+            own_ssh: self.surroundings().ssh,
             ledger_head: self.ledger_head(home)?,
             login: self.login_for(home)?,
-            passfile: self.passfile(),
+            passfile: self.surroundings().passfile.clone(),
             agreements: Some(self.trust().agreements()),
         })
     }
@@ -143,9 +143,9 @@ impl Invocation {
     pub(crate) fn tasks_in(&self, store: &str) -> Result<tasks::Tasks> {
         let choice = check_store(store)?;
         let options = TaskOptions {
-            own_ssh: !self.plain_ssh(),
+            own_ssh: self.surroundings().ssh,
             login: if matches!(choice, StoreChoice::Engine(_)) { self.copy_login()? } else { None },
-            passfile: self.passfile(),
+            passfile: self.surroundings().passfile.clone(),
             agreements: Some(self.trust().agreements()),
             ..TaskOptions::default()
         };

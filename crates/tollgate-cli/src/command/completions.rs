@@ -52,7 +52,7 @@ pub(crate) fn run(_: &Invocation, args: &CompletionsArgs) -> Result<Answer, CliE
         .map_err(|error| Fault::invalid(error.to_string()))?;
     let script = String::from_utf8_lossy(&script).trim().to_owned();
     let json = json!({"shell": shell, "script": script});
-    Ok(Answer::Done(Reply { words: script, json, ..Reply::default() }))
+    Ok(Answer::Done(Reply::new(script, json)))
 }
 
 /// Answers a shell that asks, and ends the process then.

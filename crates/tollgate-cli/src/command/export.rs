@@ -132,16 +132,15 @@ pub(crate) fn run(invocation: &Invocation, args: &ExportArgs) -> Result<Answer, 
     exporter.save()?;
     let Some(destination) = destination else { return Ok(Answer::Streamed) };
     let (exported, rejected) = (exporter.exported(), exporter.rejected());
-    let said = Reply {
-        words: words::exported(exported, rejected, &destination),
-        json: json!({
+    let said = Reply::new(
+        words::exported(exported, rejected, &destination),
+        json!({
             "to": format.name,
             "destination": destination,
             "exported": exported,
             "rejected": rejected,
         }),
-        ..Reply::default()
-    };
+    );
     Ok(if rejected == 0 { Answer::Done(said) } else { Answer::NotValid(said) })
 }
 
@@ -166,7 +165,7 @@ fn target(
         let patience = args.patience.map(|wait| wait.0);
         let options = ReceiverOptions {
             headers: headers(invocation, args.to)?,
-            authorities: args.ca.clone().or_else(|| invocation.export().authorities.clone()),
+            authorities: args.ca.clone().or_else(|| invocation.surroundings().export.authorities.clone()),
             patience: patience.or((!args.follow).then_some(PATIENCE)),
         };
         return Ok((ExportTarget::Http(Receiver::new(endpoint, options)?), Some(endpoint.clone())));
@@ -216,7 +215,7 @@ impl<W: Write> Write for VisibleLines<W> {
 
 /// The headers in the environment: `name=value,name=value`, with escapes as in a URL.
 fn headers(invocation: &Invocation, format: &ExportFormat) -> Result<Vec<(String, String)>, CliError> {
-    let variables = invocation.export();
+    let variables = &invocation.surroundings().export;
     let of_otlp = variables.otlp_headers.as_deref().filter(|_| format.name == OTLP.name);
     let mut headers = Vec::new();
     for (variable, text) in

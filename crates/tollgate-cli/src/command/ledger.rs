@@ -221,11 +221,10 @@ fn verify(invocation: &Invocation) -> Result<Answer, CliError> {
     let verdict = invocation.ledger()?.verify()?;
     drop(progress);
     let head_file = invocation.ledger_head(&invocation.root()?.0)?;
-    let said = Reply {
-        words: words::verdict(&invocation.viewpoint(), &verdict, head_file.as_deref()),
-        json: verdict_json(&verdict, head_file.as_deref()),
-        ..Reply::default()
-    };
+    let said = Reply::new(
+        words::verdict(&invocation.viewpoint(), &verdict, head_file.as_deref()),
+        verdict_json(&verdict, head_file.as_deref()),
+    );
     Ok(if verdict.problem.is_none() { Answer::Done(said) } else { Answer::NotValid(said) })
 }
 
@@ -238,11 +237,7 @@ fn audit_ledger(invocation: &Invocation, args: &LedgerAuditArgs) -> Result<Answe
     let progress = Progress::of("auditing the ledger");
     let report = audit(&invocation.ledger()?, &scope)?;
     drop(progress);
-    let said = Reply {
-        words: words::audited(&report, &scope),
-        json: audit_json(&report, shared),
-        ..Reply::default()
-    };
+    let said = Reply::new(words::audited(&report, &scope), audit_json(&report, shared));
     Ok(if report.is_sound() { Answer::Done(said) } else { Answer::NotValid(said) })
 }
 

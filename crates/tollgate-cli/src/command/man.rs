@@ -34,5 +34,5 @@ pub(crate) fn run(args: &ManArgs, command_line: clap::Command) -> Result<Answer,
     let names = fs::read_dir(folder).map_err(fault)?.flatten().map(|entry| entry.file_name());
     let pages = names.filter(|name| name.to_str().is_some_and(ours)).count();
     let json = json!({"folder": folder.to_string_lossy(), "pages": pages});
-    Ok(Answer::Done(Reply { words: words::man_pages(folder, pages), json, ..Reply::default() }))
+    Ok(Answer::Done(Reply::new(words::man_pages(folder, pages), json)))
 }

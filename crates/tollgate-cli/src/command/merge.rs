@@ -52,7 +52,7 @@ pub(crate) fn run(invocation: &Invocation, args: &MergeArgs) -> Result<Answer, C
                 "message": why.to_string(),
             });
             let notes = words::no_merge(&view, &path, why);
-            return Ok(Answer::NotValid(Reply { notes, json, ..Reply::default() }));
+            return Ok(Answer::NotValid(Reply::noted(notes, json)));
         }
     };
     let mut json = merge_json(&merge);

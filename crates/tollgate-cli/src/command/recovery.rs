@@ -76,7 +76,7 @@ fn list(invocation: &Invocation, path: Option<&std::path::Path>) -> Result<Answe
     }
     let json = kept.iter().map(kept_json).collect();
     let words = words::kept(&invocation.viewpoint(), &kept);
-    Ok(Answer::Table(Reply { words, json, ..Reply::default() }))
+    Ok(Answer::Table(Reply::new(words, json)))
 }
 
 fn show(invocation: &Invocation, id: &str) -> Result<Answer, CliError> {

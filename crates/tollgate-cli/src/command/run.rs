@@ -105,7 +105,7 @@ pub(crate) fn run(invocation: &Invocation, args: &RunArgs) -> Result<Answer, Cli
     if args.prefixed {
         return Ok(run_prefixed(invocation, &args.command[0], args.command.get(1)));
     }
-    if invocation.run_level().is_some() {
+    if invocation.surroundings().run.is_some() {
         return Ok(replace_this_process(&args.command));
     }
     let agent = claimant(invocation, args)?;

@@ -64,11 +64,10 @@ pub(crate) fn run(invocation: &Invocation, _: &StatusArgs) -> Result<Answer, Cli
     }
     status.problems.extend(problems(&status));
     status.needs_person = !status.problems.is_empty() || !status.pending_approvals.is_empty();
-    let said = Reply {
-        words: words::status(&invocation.viewpoint(), &status),
-        json: serde_json::to_value(&status).unwrap_or_default(),
-        ..Reply::default()
-    };
+    let said = Reply::new(
+        words::status(&invocation.viewpoint(), &status),
+        serde_json::to_value(&status).unwrap_or_default(),
+    );
     Ok(if status.needs_person { Answer::NotValid(said) } else { Answer::Done(said) })
 }
 

@@ -97,14 +97,10 @@ fn one_round(tasks: &LoggedVault, options: ViewOptions) -> Result<Answer, CliErr
     let until = Instant::now() + 2 * options.settle + Duration::from_secs(1);
     let Some(mut view) = tasks.open_view(options)? else {
         let json = json!({"view": "kept_by_another_process", "unfinished": []});
-        return Ok(Answer::Done(Reply {
-            words: words::VIEW_KEPT_ELSEWHERE.to_owned(),
-            json,
-            ..Reply::default()
-        }));
+        return Ok(Answer::Done(Reply::new(words::VIEW_KEPT_ELSEWHERE.to_owned(), json)));
     };
     let unfinished = view.work_until(until)?;
     let word = if unfinished.is_empty() { "up_to_date" } else { "unfinished" };
     let json = json!({"view": word, "unfinished": unfinished});
-    Ok(Answer::Done(Reply { words: words::view_round(&unfinished), json, ..Reply::default() }))
+    Ok(Answer::Done(Reply::new(words::view_round(&unfinished), json)))
 }

@@ -71,21 +71,13 @@ pub(crate) fn run(invocation: &Invocation, args: &TokenArgs) -> Result<Answer, C
         TokenCommand::List => {
             let tokens = file.list()?;
             let row = |token: &Token| json!({"name": token.name, "opens": token.opens, "added": token.added});
-            Reply {
-                words: words::tokens(&tokens),
-                json: tokens.iter().map(row).collect(),
-                ..Reply::default()
-            }
+            Reply::new(words::tokens(&tokens), tokens.iter().map(row).collect())
         }
         TokenCommand::Remove { name } => {
             if !file.remove(name)? {
                 return Err(Fault::Missing { what: format!("the token of `{name}`") }.into());
             }
-            Reply {
-                words: words::token_removed(name),
-                json: json!({"name": name, "removed": true}),
-                ..Reply::default()
-            }
+            Reply::new(words::token_removed(name), json!({"name": name, "removed": true}))
         }
     };
     Ok(Answer::Done(said))

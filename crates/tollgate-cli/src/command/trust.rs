@@ -48,7 +48,7 @@ pub(crate) fn run(invocation: &Invocation, args: &TrustArgs) -> Result<Answer, C
     };
     if args.remove {
         let words = words::forgotten(&invocation.viewpoint(), &root, store.forget(&root)?);
-        return Ok(Answer::Done(Reply { words, json: json(false), ..Reply::default() }));
+        return Ok(Answer::Done(Reply::new(words, json(false))));
     }
     let text = words::to_trust(&invocation.viewpoint(), &root, &configured, store.stranger(&root));
     if !person.agrees(&text, words::TRUST_QUESTION)? {
@@ -56,13 +56,12 @@ pub(crate) fn run(invocation: &Invocation, args: &TrustArgs) -> Result<Answer, C
     }
     store.agree(&root, &configured)?;
     let words = words::trusted(&invocation.viewpoint(), &root);
-    Ok(Answer::Done(Reply { words, json: json(true), ..Reply::default() }))
+    Ok(Answer::Done(Reply::new(words, json(true))))
 }
 
 fn refused(reason: &str, message: &str) -> Answer {
-    Answer::NotValid(Reply {
-        notes: words::trust_refused(message),
-        json: json!({"trusted": false, "refused": true, "reason": reason, "message": message}),
-        ..Reply::default()
-    })
+    Answer::NotValid(Reply::noted(
+        words::trust_refused(message),
+        json!({"trusted": false, "refused": true, "reason": reason, "message": message}),
+    ))
 }

@@ -74,11 +74,7 @@ fn begin(invocation: &Invocation) -> Result<Answer, CliError> {
     let leaves = gate.workspace().settings().guard.unread.into();
     let turn = invocation.new_turns()?.begin(TurnId::new()?, agent, invocation.now(), leaves)?;
     gate.record_turn_start(&turn)?;
-    Ok(Answer::Done(Reply {
-        words: turn.id().to_string(),
-        json: json!({"turn_id": turn.id()}),
-        ..Reply::default()
-    }))
+    Ok(Answer::Done(Reply::new(turn.id().to_string(), json!({"turn_id": turn.id()}))))
 }
 
 fn end(invocation: &Invocation) -> Result<Answer, CliError> {
@@ -88,11 +84,10 @@ fn end(invocation: &Invocation) -> Result<Answer, CliError> {
     let (id, files) = (turn.id().clone(), turn.files()?.len());
     turns.end(turn)?;
     let _ = gate.workspace().sweep();
-    Ok(Answer::Done(Reply {
-        words: words::turn_ended(&id, files),
-        json: json!({"turn_id": id, "ended": true, "files": files}),
-        ..Reply::default()
-    }))
+    Ok(Answer::Done(Reply::new(
+        words::turn_ended(&id, files),
+        json!({"turn_id": id, "ended": true, "files": files}),
+    )))
 }
 
 fn show(invocation: &Invocation) -> Result<Answer, CliError> {
@@ -108,11 +103,10 @@ fn show(invocation: &Invocation) -> Result<Answer, CliError> {
             })
         })
         .collect();
-    Ok(Answer::Done(Reply {
-        words: words::turn_shown(&invocation.viewpoint(), &turn, &files),
-        json: json!({"turn_id": turn.id(), "agent": turn.agent(), "files": json}),
-        ..Reply::default()
-    }))
+    Ok(Answer::Done(Reply::new(
+        words::turn_shown(&invocation.viewpoint(), &turn, &files),
+        json!({"turn_id": turn.id(), "agent": turn.agent(), "files": json}),
+    )))
 }
 
 fn list(invocation: &Invocation) -> Result<Answer, CliError> {
@@ -131,11 +125,7 @@ fn list(invocation: &Invocation) -> Result<Answer, CliError> {
             json!({"turn_id": id, "agent": agent, "started": started, "files": files})
         })
         .collect();
-    Ok(Answer::Done(Reply {
-        words: words::turns(&invocation.viewpoint(), &turns),
-        json: json.into(),
-        ..Reply::default()
-    }))
+    Ok(Answer::Done(Reply::new(words::turns(&invocation.viewpoint(), &turns), json.into())))
 }
 
 fn hash(invocation: &Invocation, path: &std::path::Path) -> Result<Answer, CliError> {
@@ -144,9 +134,8 @@ fn hash(invocation: &Invocation, path: &std::path::Path) -> Result<Answer, CliEr
     let given = invocation.path(path)?;
     let path = gate.workspace().canonical(&given)?;
     let hash = gate.get_initial_hash(&turn, given)?;
-    Ok(Answer::Done(Reply {
-        words: hash.map_or_else(|| "none".into(), |hash| hash.to_string()),
-        json: json!({"file_path": path.to_string(), "initial_hash": hash}),
-        ..Reply::default()
-    }))
+    Ok(Answer::Done(Reply::new(
+        hash.map_or_else(|| "none".into(), |hash| hash.to_string()),
+        json!({"file_path": path.to_string(), "initial_hash": hash}),
+    )))
 }

@@ -152,9 +152,8 @@ fn refused(reason: &str, message: &str) -> Answer {
     let (first, hint) =
         message.split_once("\nhint: ").map_or((message, None), |(first, hint)| (first, Some(hint)));
     let first = first.trim_start_matches("refused: ");
-    Answer::NotValid(Reply {
-        notes: message.to_owned(),
-        json: json!({"refused": true, "reason": reason, "message": first, "hint": hint}),
-        ..Reply::default()
-    })
+    Answer::NotValid(Reply::noted(
+        message.to_owned(),
+        json!({"refused": true, "reason": reason, "message": first, "hint": hint}),
+    ))
 }

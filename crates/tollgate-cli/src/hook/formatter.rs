@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// What became of a file that is not as the turn last saw it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Adoption {
-    /// It is the agent's own text, formatted; or no formatter can tell.
+    /// The file is the agent's own text, formatted; or no formatter can tell.
     Done,
     /// The workspace has a formatter for it that the user has not trusted, so it was not run.
     Untrusted,

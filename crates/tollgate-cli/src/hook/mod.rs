@@ -43,7 +43,7 @@ use crate::host::event::{Call, HookCall, HookEvent, ToolEffects, ToolReport};
 use crate::invocation::Invocation;
 use crate::surroundings::Surroundings;
 use crate::words;
-use acting::{Acting, Judgement, RunPlace};
+use acting::{Acting, Judgement, PlannedCall, RunPlace};
 use in_time::{Timer, answered, panicked};
 use payload::{BadPayload, not_understood, read_stdin, understand};
 use places::Shares;
@@ -339,12 +339,13 @@ impl Hook {
             return Err(not_understood(self.host, &why));
         }
         let turn = acting.session.turn(acting.gate, self.heard.turn.as_deref())?;
+        let planned = PlannedCall { call, plan, turn: &turn };
         match self.heard.event {
             HookEvent::Unknown(_) => {
-                let refused = acting.only_judge(call, plan, &turn)?;
+                let refused = acting.only_judge(planned)?;
                 Ok(refused.map_or(Judgement::Agreed(None), Judgement::Refused))
             }
-            _ => acting.before(call, plan, &turn, run),
+            _ => acting.before(planned, run),
         }
     }
 

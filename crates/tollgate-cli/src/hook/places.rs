@@ -77,7 +77,7 @@ impl Shares {
         self.own.entry(workspaces.first().map_or(home, PathBuf::as_path).to_owned()).or_default()
     }
 
-    /// The same for a change of this path, which the other workspaces watch.
+    /// The share of the nearest of these workspaces, for a change of this path. The other workspaces watch the change.
     fn watched(&mut self, path: &Path, workspaces: &[PathBuf], home: &Path) -> &mut ToolPlan {
         for root in workspaces.iter().skip(1) {
             self.watched.entry(root.clone()).or_default().push(path.to_owned());

@@ -2,8 +2,8 @@
 //!
 //! So comments, order and indentation stay, and a file is restored byte for byte. No record of the original is needed, because
 //! the place of a member says what was there before it:
-//! - after members on lines of their own, it is on a new line, with their indentation;
-//! - after members on one line, it is on that line;
+//! - after another member, it follows directly, with a comma, on a line of its own if the other has one. So a comment behind the
+//!   other is then behind the new one;
 //! - in an empty container, it is on the line of the opening bracket, after one space. A container that was added with the
 //!   member has no such space there, and is removed with it.
 
@@ -36,31 +36,23 @@ pub(super) fn with(text: &str, path: &[JsonStep<'_>], name: Option<&str>, value:
     let document = Document::parse(text).ok()?;
     let container = document.container(path)?;
     let name = name.map(|name| format!("{}: ", Value::from(name))).unwrap_or_default();
+    let (place, member) = match container.members.last() {
+        None => (container.open, format!(" {name}{value} ")),
+        Some(last) => {
+            match container.members.iter().rev().find_map(|member| document.indentation(member.start)) {
+                Some(inner) => {
+                    let line_end = if text.contains("\r\n") { "\r\n" } else { "\n" };
+                    let outer = document.indentation(container.close).unwrap_or_default();
+                    let unit = inner.strip_prefix(outer).filter(|unit| !unit.is_empty()).unwrap_or("  ");
+                    let value = pretty(value, unit).replace('\n', &format!("{line_end}{inner}"));
+                    (last.end, format!(",{line_end}{inner}{name}{value}"))
+                }
+                None => (last.end, format!(", {name}{value}")),
+            }
+        }
+    };
     let mut text = text.to_owned();
-    let Some(last) = container.members.last() else {
-        text.insert_str(container.open, &format!(" {name}{value} "));
-        return Some(text);
-    };
-    let comma = document.comma_after(last.end, container.close);
-    let end = comma.map_or(last.end, |comma| comma + 1);
-    let inner = container.members.iter().rev().find_map(|member| document.indentation(member.start));
-    let (place, member) = match document.newline_in(end..container.close).zip(inner) {
-        Some((newline, inner)) => {
-            let line_end = if text[newline..].starts_with('\r') { "\r\n" } else { "\n" };
-            let outer = document.indentation(container.close).unwrap_or_default();
-            let unit = inner.strip_prefix(outer).filter(|unit| !unit.is_empty()).unwrap_or("  ");
-            let value = pretty(value, unit).replace('\n', &format!("{line_end}{inner}"));
-            (newline, format!("{line_end}{inner}{name}{value}"))
-        }
-        None => (end, format!(" {name}{value}")),
-    };
-    match comma {
-        Some(_) => text.insert_str(place, &format!("{member},")),
-        None => {
-            text.insert_str(place, &member);
-            text.insert(last.end, ',');
-        }
-    }
+    text.insert_str(place, &member);
     Some(text)
 }
 
@@ -71,44 +63,32 @@ pub(super) fn without(text: &str, path: &[JsonStep<'_>]) -> Option<String> {
     let container = document.container(above)?;
     let at = document.position(above, *step)?;
     let member = container.members[at].clone();
-    let mut text = text.to_owned();
-    if container.members.len() == 1 {
-        let was_there = text[container.open..member.start] == *" ";
-        let end = document.comma_after(member.end, container.close).map_or(member.end, |comma| comma + 1);
-        match above {
-            _ if was_there => {
-                let end = end + usize::from(text[end..].starts_with(' '));
-                text.replace_range(container.open..end, "");
-            }
-            [] if document.has_comments() => {
-                text.replace_range(document.line_start(member.start).unwrap_or(member.start)..end, "");
-            }
-            [] => text.clear(),
-            _ => return without(&text, above),
-        }
-        return Some(text);
+    let is_alone = container.members.len() == 1;
+    // In an empty container, the member was put on the line of the bracket, after one space.
+    let was_empty = is_alone && text[container.open..member.start] == *" ";
+    match above {
+        [] if is_alone && !was_empty && !document.has_comments => return Some(String::new()),
+        [_, ..] if is_alone && !was_empty => return without(text, above),
+        _ => {}
     }
-    let next = container.members.get(at + 1).map_or(container.close, |next| next.start);
-    let own_comma = document.comma_after(member.end, next);
-    let end = own_comma.map_or(member.end, |comma| comma + 1);
-    let comma_before = at
-        .checked_sub(1)
-        .and_then(|before| document.comma_after(container.members[before].end, member.start));
-    match (document.line_start(member.start), comma_before) {
-        (Some(start), _) => text.replace_range(start..end, ""),
-        (None, Some(comma)) => text.replace_range(comma + 1..end, ""),
-        // The first of several members on one line: the next one takes its place.
-        (None, None) => {
-            let end = end + usize::from(text[end..].starts_with(' '));
-            text.replace_range(member.start..end, "");
-        }
-    }
-    if own_comma.is_none()
-        && let Some(comma) = comma_before
-    {
-        text.remove(comma);
-    }
-    Some(text)
+    let next = container.members.get(at + 1);
+    let comma = match at.checked_sub(1).filter(|_| next.is_none()) {
+        // A comma after the last member was there before.
+        Some(before) => document.comma_in(container.members[before].end..member.start),
+        None => document.comma_in(member.end..next.map_or(container.close, |next| next.start)),
+    };
+    // With the white space in front, unless a comment is before it.
+    let before = text[..member.start].trim_end().len();
+    let follows_directly = before == container.open || document.commas.contains(&(before - 1));
+    let start = if follows_directly { before } else { member.start };
+    let end = member.end + usize::from(was_empty && text[member.end..].starts_with(' '));
+    let member = start..end;
+    let [first, second] = match comma.map(|comma| comma..comma + 1) {
+        Some(comma) if comma.start < member.start => [comma, member],
+        Some(comma) => [member, comma],
+        None => [member.clone(), member.end..member.end],
+    };
+    Some([&text[..first.start], &text[first.end..second.start], &text[second.end..]].concat())
 }
 
 /// The JSON text of a value, with this indentation.
@@ -120,12 +100,12 @@ fn pretty(value: &Value, unit: &str) -> String {
     String::from_utf8(bytes).unwrap_or_default()
 }
 
-/// A text, and where its values, commas and comments are.
+/// A text, and where its values and commas are.
 struct Document<'t> {
     text: &'t str,
     root: Option<ast::Value<'t>>,
     commas: Vec<usize>,
-    comments: Vec<Range<usize>>,
+    has_comments: bool,
 }
 
 /// An object or an array.
@@ -155,15 +135,15 @@ impl<'t> Document<'t> {
         };
         let parsed = parse_to_ast(text, &collect, &options)
             .map_err(|error| format!("not JSON (line {}: {})", error.line_display(), error.kind()))?;
-        let (mut commas, mut comments) = (Vec::new(), Vec::new());
+        let (mut commas, mut has_comments) = (Vec::new(), false);
         for token in parsed.tokens.unwrap_or_default() {
             match token.token {
                 Token::Comma => commas.push(token.range.start),
-                Token::CommentLine(_) | Token::CommentBlock(_) => comments.push(range(&token)),
+                Token::CommentLine(_) | Token::CommentBlock(_) => has_comments = true,
                 _ => {}
             }
         }
-        Ok(Self { text, root: parsed.value, commas, comments })
+        Ok(Self { text, root: parsed.value, commas, has_comments })
     }
 
     /// The value at a path.
@@ -204,35 +184,15 @@ impl<'t> Document<'t> {
         }
     }
 
-    /// The comma between two places.
-    fn comma_after(&self, start: usize, end: usize) -> Option<usize> {
-        self.commas.iter().copied().find(|comma| (start..end).contains(comma))
-    }
-
-    /// The first end of a line in this range that is not in a comment.
-    fn newline_in(&self, range: Range<usize>) -> Option<usize> {
-        let in_comment =
-            |at: usize| self.comments.iter().any(|comment| comment.start <= at && at < comment.end);
-        let found = self.text[range.clone()].match_indices('\n').map(|(at, _)| range.start + at);
-        let newline = found.into_iter().find(|at| !in_comment(*at))?;
-        Some(if self.text[range.start..newline].ends_with('\r') { newline - 1 } else { newline })
-    }
-
-    /// The end of the previous line, if only white space is between it and this place.
-    fn line_start(&self, place: usize) -> Option<usize> {
-        let before = self.text[..place].trim_end_matches([' ', '\t']);
-        let before = before.strip_suffix('\n')?;
-        Some(before.strip_suffix('\r').unwrap_or(before).len())
+    /// The comma between two members, or behind the last one.
+    fn comma_in(&self, range: Range<usize>) -> Option<usize> {
+        self.commas.iter().copied().find(|comma| range.contains(comma))
     }
 
     /// The white space before this place, if nothing else is before it on its line.
     fn indentation(&self, place: usize) -> Option<&'t str> {
-        self.line_start(place)?;
-        Some(&self.text[self.text[..place].rfind('\n')? + 1..place])
-    }
-
-    fn has_comments(&self) -> bool {
-        !self.comments.is_empty()
+        let line = &self.text[self.text[..place].rfind('\n')? + 1..place];
+        line.trim_matches([' ', '\t']).is_empty().then_some(line)
     }
 }
 
@@ -282,7 +242,7 @@ mod tests {
         let text = "// mine\n{\n    \"a\": 1, // one\n    /* two */ \"b\": [] // three\n    // last\n}\n";
         assert_eq!(
             added(text, &[], Some("c"), &json!({"d": [1]})),
-            "// mine\n{\n    \"a\": 1, // one\n    /* two */ \"b\": [], // three\n    \"c\": {\n        \"d\": [\n            1\n        ]\n    }\n    // last\n}\n"
+            "// mine\n{\n    \"a\": 1, // one\n    /* two */ \"b\": [],\n    \"c\": {\n        \"d\": [\n            1\n        ]\n    } // three\n    // last\n}\n"
         );
         assert_eq!(
             added("{\r\n\t\"a\": 1,\r\n}", &[], Some("b"), &json!([2])),

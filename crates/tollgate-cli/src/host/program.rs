@@ -110,9 +110,9 @@ pub(crate) enum ShellPrefix {
 pub(crate) enum Canary {
     /// The file is about to be read.
     BeforeRead,
-    /// It was read.
+    /// The file was read.
     AfterRead,
-    /// It is about to be overwritten.
+    /// The file is about to be overwritten.
     BeforeWrite,
     /// A shell command is about to print it.
     BeforeCommand,

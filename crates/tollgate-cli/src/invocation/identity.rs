@@ -68,11 +68,6 @@ impl Invocation {
         }
     }
 
-    /// The secret of the webhook for notices, from the environment.
-    pub(crate) fn notify_secret(&self) -> Option<&str> {
-        self.surroundings.notify_secret.as_deref()
-    }
-
     /// The person's secret for a server, from the environment.
     pub(crate) fn token(&self) -> Result<Option<String>, CliError> {
         match &self.surroundings.token {

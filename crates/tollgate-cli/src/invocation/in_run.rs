@@ -12,16 +12,6 @@ use crate::replace::{FileAccess, make_folder};
 use crate::surroundings::{CARRIED, Surroundings};
 
 impl Invocation {
-    /// The level of the run in which this process is.
-    pub(crate) fn run_level(&self) -> Option<RunLevel> {
-        self.surroundings.run
-    }
-
-    /// The folder of that run.
-    pub(crate) fn run_folder_of_command(&self) -> Option<PathBuf> {
-        self.surroundings.run_folder.clone()
-    }
-
     /// The folder for state in the view of a transaction, where that of the workspace cannot be written.
     pub(crate) fn inner_state(&self) -> Option<PathBuf> {
         let in_view = self.surroundings.run == Some(RunLevel::Transaction);

@@ -50,22 +50,20 @@ pub(crate) fn not_prose(text: &str) -> String {
 
 pub(crate) fn task_is_there(task: &TaskName, slot: &Slot) -> Answer {
     let message = format!("a task named `{}` already exists in `{slot}`", plain(task.as_str()));
-    Answer::NotValid(Reply {
-        notes: format!("refused: {message}\nhint: choose another `--name`, or omit it"),
-        json: serde_json::json!({"task": task, "refused": true, "reason": "exists", "message": message}),
-        ..Reply::default()
-    })
+    Answer::NotValid(Reply::noted(
+        format!("refused: {message}\nhint: choose another `--name`, or omit it"),
+        serde_json::json!({"task": task, "refused": true, "reason": "exists", "message": message}),
+    ))
 }
 
 pub(crate) fn closes_a_circle(circle: &Circle) -> Answer {
     let task = circle.first();
     let message =
         task.map(|task| Denial::Circle(task.clone(), circle.clone()).to_string()).unwrap_or_default();
-    Answer::NotValid(Reply {
-        notes: format!("refused: {}\nhint: choose another `--after`, or omit it", plain(&message)),
-        json: serde_json::json!({"task": task, "refused": true, "reason": "circle", "message": message}),
-        ..Reply::default()
-    })
+    Answer::NotValid(Reply::noted(
+        format!("refused: {}\nhint: choose another `--after`, or omit it", plain(&message)),
+        serde_json::json!({"task": task, "refused": true, "reason": "circle", "message": message}),
+    ))
 }
 
 pub(crate) fn task_added(landed: &Landed) -> String {

@@ -122,7 +122,6 @@ pub(super) async fn take_back(request: TaskRequest, Form(form): Form<PlainForm>)
 pub(super) async fn add(visit: Visit, Form(form): Form<NewTaskForm>) -> Response {
     let given = form.clone();
     let made = if visit.sent(&form.token) { added(&visit.site, form).await } else { Err(Trouble::Forged) };
-    visit.cache.clear();
     match made {
         Ok(landed) => Redirect::to(&format!("/tasks/{}", encode(landed.task.as_str()))).into_response(),
         Err(trouble) => layout::respond(visit, Page::New(Box::new((given, Some(trouble))))).await,

@@ -12,7 +12,7 @@ use tollgate::vault::figures::Figures;
 use tollgate::vault::state::State;
 use tollgate::vault::store::TaskSummary;
 
-use super::ledger::sentence;
+use super::ledger::{sentence, tail};
 use super::task_row::{TaskRow, rows};
 use super::text::{SafeText, count, encode};
 use super::turns::running;
@@ -39,7 +39,7 @@ struct AgentCard<'a> {
 
 pub(super) fn view(visit: &Visit, open: &OpenWorkspace) -> Result<PageContent> {
     let now = open.gate.workspace().now();
-    let tail = visit.cache.tail(&visit.site, open)?;
+    let tail = tail(open)?;
     let mut agents: BTreeMap<String, AgentCard<'_>> = BTreeMap::new();
     let mut working = Vec::new();
     if let Some(vault) = &open.vault {
@@ -59,7 +59,7 @@ pub(super) fn view(visit: &Visit, open: &OpenWorkspace) -> Result<PageContent> {
     for turn in running(open)? {
         agents.entry(turn.agent().to_string()).or_default().turns += 1;
     }
-    for line in tail.iter() {
+    for line in &tail {
         let Some(agent) = &line.agent else { continue };
         let card = agents.entry(agent.to_string()).or_default();
         card.refused += usize::from(matches!(line.event, Event::MutationConflict(..)));

@@ -9,7 +9,7 @@ use tollgate::vault::state::{Slot, State};
 use tollgate::vault::store::TaskSummary;
 
 use super::decision_form::address;
-use super::ledger::sentence;
+use super::ledger::{sentence, tail};
 use super::sheet::Sheet;
 use super::task;
 use super::task_actions::undo;
@@ -115,7 +115,7 @@ pub(super) fn view(visit: &Visit, open: &OpenWorkspace, query: &ApprovalsQuery) 
 
 /// The ledger line of a decision that was just made.
 fn said(visit: &Visit, open: &OpenWorkspace, task: &TaskName) -> Result<Markup> {
-    let tail = visit.cache.tail(&visit.site, open)?;
+    let tail = tail(open)?;
     let decides = |event: &Event| matches!(event, Event::Approval(decided) if decided.task == *task);
     let line = tail.iter().find(|line| decides(&line.event));
     let now = open.gate.workspace().now();

@@ -5,7 +5,8 @@ use tollgate::error::Result;
 
 use super::charts::{self, TimeSpan};
 use super::failures::FailedTask;
-use super::ledger::sentence;
+use super::ledger::{sentence, tail};
+use super::overview::Overview;
 use super::text::{SafeText, count};
 use super::view::{PageContent, no_vault};
 use super::visit::Visit;
@@ -19,7 +20,7 @@ const UNFIT: usize = 6;
 
 pub(super) fn view(visit: &Visit, open: &OpenWorkspace, span: Option<TimeSpan>) -> Result<PageContent> {
     let now = open.gate.workspace().now();
-    let tail = visit.cache.tail(&visit.site, open)?;
+    let tail = tail(open)?;
     let latest = html! {
         section.latest aria-labelledby="latest" {
             h2 #latest { "Recent activity" }
@@ -31,8 +32,7 @@ pub(super) fn view(visit: &Visit, open: &OpenWorkspace, span: Option<TimeSpan>) 
             }
         }
     };
-    let overview = visit.cache.overview(&visit.site)?;
-    let (Some(overview), Some(vault)) = (&*overview, &open.vault) else {
+    let (Some(overview), Some(vault)) = (Overview::read(&visit.site)?, &open.vault) else {
         return Ok(PageContent::new("Board", html! { h1 { "Board" } (no_vault(open)) (latest) }));
     };
     let failures = FailedTask::newest(vault, &tail, now)?;

@@ -1,11 +1,10 @@
 //! The frame that all pages share: the head, the navigation, and the parts that are updated live.
 
-use std::sync::Arc;
-
 use axum::response::{Html, IntoResponse, Response};
 use jiff::Timestamp;
 use maud::{DOCTYPE, Markup, html};
 use tollgate::digest::Digest;
+use tollgate::vault::figures::Figures;
 use tollgate::vault::state::State;
 
 use super::assets::{ICON, SCRIPT, STYLE};
@@ -120,8 +119,8 @@ pub(super) fn parts(visit: &Visit, page: &Page, view: &PageContent) -> Markup {
             }
         }
         div #banner {
-            @for sentence in stopped(visit).iter() {
-                p.banner role="alert" { strong { "Breaker open. " } (SafeText(sentence)) ". " a href="/agents" { "Agents" } }
+            @for sentence in stopped(visit) {
+                p.banner role="alert" { strong { "Breaker open. " } (SafeText(&sentence)) ". " a href="/agents" { "Agents" } }
             }
         }
         main #main tabindex="-1" data-title=(title(waiting, view)) { (view.main) }
@@ -162,9 +161,10 @@ fn title(waiting: usize, view: &PageContent) -> String {
 }
 
 /// A sentence for each worker that has stopped claiming tasks. A page that cannot know says nothing about it.
-fn stopped(visit: &Visit) -> Arc<Vec<String>> {
+fn stopped(visit: &Visit) -> Vec<String> {
     let open = visit.site.open().ok().flatten();
-    open.and_then(|open| visit.cache.stopped(&visit.site, &open).ok()).unwrap_or_default()
+    let figures = open.and_then(|open| open.vault.as_ref()?.figures(open.gate.workspace().now()).ok());
+    figures.map_or(Vec::new(), |(_, each)| each.iter().filter_map(Figures::stopped).collect())
 }
 
 /// The number of tasks that wait for approval.

@@ -183,6 +183,20 @@ fn with_json(line: &Line, now: Timestamp) -> Markup {
     }
 }
 
+/// The number of lines that show the recent activity of every agent.
+const TAIL: usize = 400;
+
+/// The last lines of the ledger, the newest first.
+pub(super) fn tail(open: &OpenWorkspace) -> Result<Vec<Line>> {
+    newest(open, TAIL)
+}
+
+/// This many of the last lines of the ledger, the newest first. The ledger's own page reports damaged lines.
+pub(super) fn newest(open: &OpenWorkspace, count: usize) -> Result<Vec<Line>> {
+    let lines = open.gate.workspace().ledger().newest_first()?;
+    lines.filter(|line| !matches!(line, Err(Fault::Damaged { .. }))).take(count).collect()
+}
+
 /// One ledger line as a list item.
 pub(super) fn sentence(line: &Line, now: Timestamp) -> Markup {
     let described = line.event.described();

@@ -8,7 +8,7 @@
 //!   ledger as a file.
 //! - `decision_form`, `decide`: a person's decision, as a form and as a request; `task_actions`, `new_task`, `act`: what else
 //!   people do with tasks; `task_request`: such a request; `trouble`: why something was not done.
-//! - `visit`: who asks, and proof that a form came from our page; `view`, `overview`, `task_row`, `sheet`: what pages share; `page_cache`: what they keep between visits.
+//! - `visit`: who asks, and proof that a form came from our page; `view`, `overview`, `task_row`, `sheet`: what pages share.
 //! - `panes`: three texts beside each other; `markdown`, `text`: untrusted text, made safe.
 //! - `charts`, `plot`: what happened over time; `failures`: failed attempts; `assets`: style, script and icon.
 
@@ -30,7 +30,6 @@ mod markdown;
 mod new_task;
 mod overview;
 mod page;
-mod page_cache;
 mod panes;
 mod plot;
 mod priority;
@@ -47,16 +46,13 @@ mod turns;
 mod view;
 mod visit;
 
-use std::sync::Arc;
-
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::map_response;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use axum::{Extension, Router};
+use axum::Router;
 
 use self::page::Page;
-use self::page_cache::PageCache;
 use self::visit::Visit;
 use crate::site::Site;
 
@@ -84,7 +80,6 @@ pub fn router() -> Router<Site> {
         .route("/tasks", post(act::add))
         .fallback(no_page)
         .layer(map_response(add_headers))
-        .layer(Extension(Arc::new(PageCache::default())))
 }
 
 async fn show(visit: Visit, uri: Uri) -> Response {

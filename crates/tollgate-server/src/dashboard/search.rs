@@ -8,6 +8,7 @@ use tollgate::error::Result;
 use tollgate::event::{Event, Mutation};
 use tollgate::vault::state::State;
 
+use super::ledger::tail;
 use super::task_row::{state_words, title};
 use super::text::{SafeText, encode};
 use super::view::PageContent;
@@ -47,7 +48,7 @@ pub(super) fn view(visit: &Visit, open: &OpenWorkspace, query: &SearchQuery) -> 
                 });
             }
         }
-        for line in visit.cache.tail(&visit.site, open)?.iter() {
+        for line in &tail(open)? {
             agents.extend(
                 line.agent.as_ref().map(|agent| agent.as_str().to_owned()).filter(|agent| has(agent)),
             );

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use maud::{Markup, html};
-use tollgate::error::{Fault, Result};
+use tollgate::error::Result;
 use tollgate::ledger::Line;
 use tollgate::vault::TaskName;
 use tollgate::vault::anatomy::{Anatomy, Attempt};
@@ -12,7 +12,7 @@ use tollgate::vault::store::Task;
 use tollgate::visible::count_invisible;
 
 use super::decision_form::decision;
-use super::ledger::sentence;
+use super::ledger::{newest, sentence, tail};
 use super::markdown;
 use super::sheet::Sheet;
 use super::task_actions::actions;
@@ -56,7 +56,7 @@ impl TaskQuery {
 pub(super) fn show(sheet: &Sheet, visit: &Visit, open: &OpenWorkspace) -> Result<Markup> {
     let now = open.gate.workspace().now();
     let anatomy = Anatomy::of(&sheet.text);
-    let history = history(visit, open, &sheet.stored.name)?;
+    let history = history(open, &sheet.stored.name)?;
     let hash = sheet.exact.map(|exact| exact.to_string());
     let is_pending = sheet.stored.slot.state() == State::PendingApproval;
     Ok(html! {
@@ -202,20 +202,9 @@ fn show_attempt(attempt: &Attempt<'_>, now: Timestamp) -> Markup {
 }
 
 /// The recent ledger lines about a task, the newest first.
-fn history(visit: &Visit, open: &OpenWorkspace, task: &TaskName) -> Result<Vec<Line>> {
-    let about = |line: &Line| line.event.keys().task == Some(task.as_str());
-    // The cache nearly always holds all of them.
-    let tail = visit.cache.tail(&visit.site, open)?;
-    let mut found: Vec<Line> = tail.iter().filter(|line| about(line)).cloned().collect();
-    if let (true, Some(last)) = (found.is_empty(), tail.last()) {
-        for line in open.gate.workspace().ledger().newest_before(last.seq)?.take(LOOKED_AT) {
-            match line {
-                Ok(line) if about(&line) => found.push(line),
-                Ok(_) | Err(Fault::Damaged { .. }) => {}
-                Err(fault) => return Err(fault),
-            }
-        }
-    }
+fn history(open: &OpenWorkspace, task: &TaskName) -> Result<Vec<Line>> {
+    let mut found = newest(open, LOOKED_AT)?;
+    found.retain(|line| line.event.keys().task == Some(task.as_str()));
     Ok(found)
 }
 
@@ -225,7 +214,7 @@ pub(super) fn view(visit: &Visit, open: &OpenWorkspace, query: &TaskQuery) -> Re
     };
     let now = open.gate.workspace().now();
     let sheet = Sheet::read(vault, &query.task, now)?;
-    let tail = visit.cache.tail(&visit.site, open)?;
+    let tail = tail(open)?;
     let last = tail.iter().find(|line| line.event.keys().task == Some(query.task.as_str()));
     let main = html! {
         h1.unseen { "Task" }

@@ -55,9 +55,7 @@ impl TaskRequest {
             };
             with_retry(|| make(vault, &task, &site.options.person), &sleep)
         });
-        let made = made.await;
-        self.visit.cache.clear();
-        made.map_err(|fault| Trouble::Other(fault.0.to_string()))
+        made.await.map_err(|fault| Trouble::Other(fault.0.to_string()))
     }
 
     /// Shows this page.

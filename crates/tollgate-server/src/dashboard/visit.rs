@@ -4,14 +4,11 @@
 //! carries a token made from the session and from a secret of this run of the server. A site that cannot read our pages
 //! cannot make a token, and a token from an earlier run or from another browser is not valid.
 
-use std::sync::Arc;
-
 use axum::extract::FromRequestParts;
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use tollgate::digest::Digest;
 
-use super::page_cache::PageCache;
 use crate::access::Visitor;
 use crate::secret::same;
 use crate::site::Site;
@@ -20,7 +17,6 @@ use crate::site::Site;
 #[derive(Clone)]
 pub(super) struct Visit {
     pub(super) site: Site,
-    pub(super) cache: Arc<PageCache>,
     session: String,
 }
 
@@ -28,10 +24,8 @@ impl FromRequestParts<Site> for Visit {
     type Rejection = StatusCode;
 
     async fn from_request_parts(parts: &mut Parts, site: &Site) -> Result<Self, StatusCode> {
-        match (parts.extensions.get(), parts.extensions.get::<Arc<PageCache>>()) {
-            (Some(Visitor::Person(session)), Some(cache)) => {
-                Ok(Self { site: site.clone(), cache: cache.clone(), session: session.clone() })
-            }
+        match parts.extensions.get() {
+            Some(Visitor::Person(session)) => Ok(Self { site: site.clone(), session: session.clone() }),
             // Access control lets only people come here. If it ever does not, nothing may be shown or decided.
             _ => Err(StatusCode::UNAUTHORIZED),
         }

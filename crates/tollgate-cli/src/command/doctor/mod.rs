@@ -63,15 +63,14 @@ pub(crate) fn run(invocation: &Invocation, _: &DoctorArgs) -> Result<Answer, Cli
         checks.into_iter().map(|(check, found)| (check, found.unwrap_or_else(failed))).collect();
     let healthy = findings.iter().all(|(_, finding)| finding.level != Level::Problem);
     let as_json = |(check, Finding { level, what, fix }): &(&str, Finding)| json!({"check": check, "level": level, "message": what, "mend": fix});
-    let said = Reply {
-        words: in_words(&findings),
-        json: json!({
+    let said = Reply::new(
+        in_words(&findings),
+        json!({
             "workspace": root.to_string_lossy(),
             "healthy": healthy,
             "findings": findings.iter().map(as_json).collect::<Vec<_>>(),
         }),
-        ..Reply::default()
-    };
+    );
     Ok(if healthy { Answer::Done(said) } else { Answer::NotValid(said) })
 }
 

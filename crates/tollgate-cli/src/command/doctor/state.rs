@@ -61,7 +61,7 @@ pub(super) fn other_file_system(root: &Path, state: &Path) -> Option<Finding> {
 
 pub(super) fn privacy(invocation: &Invocation, state: &Path) -> Result<Finding, Fault> {
     let found = fs::symlink_metadata(state).at("look at", state)?;
-    let (uid, mode) = (invocation.uid(), found.mode() & 0o777);
+    let (uid, mode) = (invocation.surroundings().uid, found.mode() & 0o777);
     // Root may open everything. Users share a workspace through a group that may write to it.
     let ours = found.uid() == uid || uid == 0 || mode & 0o020 != 0;
     if !ours {

@@ -219,9 +219,9 @@ struct PlannedVault {
     folder: PathBuf,
     /// There is no vault yet.
     new: bool,
-    /// It is that of another git worktree, whose folders are not ours to make.
+    /// Another git worktree has the vault, so this call does not make its folders.
     shared: bool,
-    /// It is outside the workspace, and this call names it.
+    /// The folder of the vault, if it is outside the workspace and this call names it.
     chosen_outside: Option<PathBuf>,
 }
 

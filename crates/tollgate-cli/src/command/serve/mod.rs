@@ -120,7 +120,8 @@ pub(crate) fn run(invocation: &Invocation, args: &ServeArgs) -> Result<Answer, C
         match invocation.trust().notify(&root)? {
             TrustedNotify::None => {}
             TrustedNotify::Trusted(settings) => {
-                site.tell(NoticeTarget::new(settings, invocation.notify_secret())?)?;
+                let secret = invocation.surroundings().notify_secret.as_deref();
+                site.tell(NoticeTarget::new(settings, secret)?)?;
             }
             TrustedNotify::Untrusted => output::tell(words::NOTIFY_NOT_TRUSTED),
         }

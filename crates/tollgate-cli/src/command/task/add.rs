@@ -87,9 +87,7 @@ pub(crate) fn run(invocation: &Invocation, args: &TaskAddArgs) -> Result<Answer,
         None => tasks.vault.add_titled(&args.title, &args.after, &bytes, invocation.now())?,
     };
     Ok(match landed {
-        Ok(landed) => {
-            Answer::Done(Reply { words: words::task_added(&landed), json: landed.json(), ..Reply::default() })
-        }
+        Ok(landed) => Answer::Done(Reply::new(words::task_added(&landed), landed.json())),
         Err(circle) => words::closes_a_circle(&circle),
     })
 }

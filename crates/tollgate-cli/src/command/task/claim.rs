@@ -93,11 +93,7 @@ fn claim(
 }
 
 pub(crate) fn said_claimed(invocation: &Invocation, claimed: &Claimed) -> Answer {
-    Answer::Done(Reply {
-        words: words::claimed(&invocation.viewpoint(), claimed),
-        json: claimed.json(),
-        ..Reply::default()
-    })
+    Answer::Done(Reply::new(words::claimed(&invocation.viewpoint(), claimed), claimed.json()))
 }
 
 fn said_not_claimed(task: &TaskName, agent: &Agent, denied: &Denial) -> Answer {
@@ -105,13 +101,13 @@ fn said_not_claimed(task: &TaskName, agent: &Agent, denied: &Denial) -> Answer {
         Denial::Pausing(task, _) => words::pausing(task, &denied.to_string()),
         _ => words::not_claimed(denied.reason(), &denied.to_string()),
     };
-    Answer::NotValid(Reply { notes, json: denied.json(task, agent), ..Reply::default() })
+    Answer::NotValid(Reply::noted(notes, denied.json(task, agent)))
 }
 
 pub(crate) fn said_nothing_to_claim(agent: &Agent, sentence: &str) -> Answer {
     let reason = DenialReason::None;
     let json = json!({"claimed": false, "task": null, "agent": agent, "reason": reason, "message": sentence});
-    Answer::NotValid(Reply { notes: words::not_claimed(reason, sentence), json, ..Reply::default() })
+    Answer::NotValid(Reply::noted(words::not_claimed(reason, sentence), json))
 }
 
 fn with_notes(answer: Answer, more: Vec<String>) -> Answer {

@@ -170,11 +170,10 @@ pub(super) fn refused(task: &TaskName, reason: &str, message: &str) -> Answer {
 }
 
 fn refused_with(task: &TaskName, reason: &str, message: &str, notes: String) -> Answer {
-    Answer::NotValid(Reply {
+    Answer::NotValid(Reply::noted(
         notes,
-        json: json!({"task": task, "refused": true, "reason": reason, "message": message}),
-        ..Reply::default()
-    })
+        json!({"task": task, "refused": true, "reason": reason, "message": message}),
+    ))
 }
 
 pub(crate) fn approve(invocation: &Invocation, args: &TaskApproveArgs) -> Result<Answer, CliError> {
@@ -271,7 +270,7 @@ pub(super) fn said(
         Ok(landed) => {
             let mut json = landed.json();
             json["by"] = json!(by);
-            Ok(Answer::Done(Reply { words: words::decided(&landed, done, by), json, ..Reply::default() }))
+            Ok(Answer::Done(Reply::new(words::decided(&landed, done, by), json)))
         }
     }
 }

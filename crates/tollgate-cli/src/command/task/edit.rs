@@ -70,7 +70,7 @@ fn edit(
     let text = copy.edited()?;
     if text.as_bytes() == copy.before {
         let json = json!({"task": task, "state": found.slot.state(), "by": by, "changed": false});
-        return Ok(Answer::Done(Reply { words: words::not_edited(task), json, ..Reply::default() }));
+        return Ok(Answer::Done(Reply::new(words::not_edited(task), json)));
     }
     if text.trim().is_empty() {
         return Err(CliError::usage(

@@ -55,9 +55,5 @@ pub(crate) fn run(invocation: &Invocation, args: &TaskListArgs) -> Result<Answer
 pub(crate) fn figures(invocation: &Invocation, _: &TaskFiguresArgs) -> Result<Answer, CliError> {
     let tasks = invocation.tasks()?;
     let (all, each) = tasks.vault.figures(invocation.now())?;
-    Ok(Answer::Done(Reply {
-        words: words::figures(&all, &each),
-        json: json!({"coordination": all, "agents": each}),
-        ..Reply::default()
-    }))
+    Ok(Answer::Done(Reply::new(words::figures(&all, &each), json!({"coordination": all, "agents": each}))))
 }

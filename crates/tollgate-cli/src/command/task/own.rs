@@ -9,7 +9,7 @@ use tollgate::vault::claim::{ClaimId, Mode};
 use tollgate::vault::retry::with_retry;
 use tollgate::vault::shown::noted_json;
 use tollgate::vault::state::State;
-use tollgate::vault::{NotOwner, Release, TaskName};
+use tollgate::vault::{NotOwner, Owned, Release, TaskName};
 
 use super::prose::prose;
 use crate::answer::{Answer, Reply};
@@ -108,14 +108,6 @@ fn verdict(text: &str) -> Result<Verdict, String> {
     }
 }
 
-fn refused(not_owner: &NotOwner) -> Answer {
-    Answer::NotValid(Reply {
-        notes: words::not_the_owner(not_owner),
-        json: not_owner.json(),
-        ..Reply::default()
-    })
-}
-
 /// The claim that this call names; or who owns it, if the agent of this call is another one. Without a named agent the id is
 /// the only proof, as in a script of the owner.
 fn own_claim(
@@ -145,51 +137,49 @@ pub(crate) fn verify(invocation: &Invocation, args: &TaskVerifyArgs) -> Result<A
         Err(not_owner) => (not_owner.claim, false),
     };
     let json = if valid { json!({"valid": true}) } else { json!({"valid": false, "hint": words::NOT_VALID}) };
-    let said = Reply { words: words::verified(task, &id, valid), json, ..Reply::default() };
+    let said = Reply::new(words::verified(task, &id, valid), json);
     Ok(if valid { Answer::Done(said) } else { Answer::NotValid(said) })
+}
+
+/// Carries out a verb of the owner, and answers with what it did; or refuses it, if the call names a claim that does not own the task.
+fn as_owner<T>(
+    invocation: &Invocation,
+    tasks: &LoggedVault,
+    claim: &ClaimRef,
+    verb: impl Fn(&ClaimId) -> tollgate::error::Result<Owned<T>>,
+    said: impl FnOnce(&ClaimId, T) -> Reply,
+) -> Result<Answer, CliError> {
+    let done = match own_claim(invocation, tasks, claim)? {
+        Ok(id) => with_retry(|| verb(&id), &sleep)?.map(|done| said(&id, done)),
+        Err(not_owner) => Err(not_owner),
+    };
+    Ok(match done {
+        Ok(said) => Answer::Done(said),
+        Err(not_owner) => Answer::NotValid(Reply::noted(words::not_the_owner(&not_owner), not_owner.json())),
+    })
 }
 
 pub(crate) fn renew(invocation: &Invocation, args: &TaskRenewArgs) -> Result<Answer, CliError> {
     let (tasks, task) = (invocation.tasks()?, &args.claim.task);
-    let id = match own_claim(invocation, &tasks, &args.claim)? {
-        Ok(id) => id,
-        Err(not_owner) => return Ok(refused(&not_owner)),
-    };
-    match with_retry(|| tasks.vault.renew(task, &id, invocation.now()), &sleep)? {
-        Err(not_owner) => Ok(refused(&not_owner)),
-        Ok(claim) => Ok(Answer::Done(Reply {
-            words: words::renewed(task, claim.lease_until()),
-            json: claim.renewed_json(task),
-            ..Reply::default()
-        })),
-    }
+    let verb = |id: &ClaimId| tasks.vault.renew(task, id, invocation.now());
+    as_owner(invocation, &tasks, &args.claim, verb, |_, claim| {
+        Reply::new(words::renewed(task, claim.lease_until()), claim.renewed_json(task))
+    })
 }
 
 pub(crate) fn progress(invocation: &Invocation, args: &TaskProgressArgs) -> Result<Answer, CliError> {
     let (tasks, task) = (invocation.tasks()?, &args.claim.task);
-    let id = match own_claim(invocation, &tasks, &args.claim)? {
-        Ok(id) => id,
-        Err(not_owner) => return Ok(refused(&not_owner)),
-    };
     if args.text.trim().is_empty() {
         return Err(CliError::usage("the note is empty", "give the text of the note"));
     }
-    match with_retry(|| tasks.vault.progress(task, &id, &args.text, invocation.now()), &sleep)? {
-        Err(not_owner) => Ok(refused(&not_owner)),
-        Ok(()) => Ok(Answer::Done(Reply {
-            words: words::progress_noted(task),
-            json: noted_json(task, &id),
-            ..Reply::default()
-        })),
-    }
+    let verb = |id: &ClaimId| tasks.vault.progress(task, id, &args.text, invocation.now());
+    as_owner(invocation, &tasks, &args.claim, verb, |id, ()| {
+        Reply::new(words::progress_noted(task), noted_json(task, id))
+    })
 }
 
 pub(crate) fn draft(invocation: &Invocation, args: &TaskDraftArgs) -> Result<Answer, CliError> {
     let (tasks, task) = (invocation.tasks()?, &args.claim.task);
-    let id = match own_claim(invocation, &tasks, &args.claim)? {
-        Ok(id) => id,
-        Err(not_owner) => return Ok(refused(&not_owner)),
-    };
     let text = match args.text.as_str() {
         "-" => String::from_utf8(stdin()?)
             .map_err(|_| CliError::usage("the draft is not UTF-8", "give the draft as text in UTF-8"))?,
@@ -198,22 +188,14 @@ pub(crate) fn draft(invocation: &Invocation, args: &TaskDraftArgs) -> Result<Ans
     if text.trim().is_empty() {
         return Err(CliError::usage("the draft is empty", "give the text of the draft"));
     }
-    match with_retry(|| tasks.vault.draft(task, &id, &text, invocation.now()), &sleep)? {
-        Err(not_owner) => Ok(refused(&not_owner)),
-        Ok(()) => Ok(Answer::Done(Reply {
-            words: words::draft_added(task),
-            json: noted_json(task, &id),
-            ..Reply::default()
-        })),
-    }
+    let verb = |id: &ClaimId| tasks.vault.draft(task, id, &text, invocation.now());
+    as_owner(invocation, &tasks, &args.claim, verb, |id, ()| {
+        Reply::new(words::draft_added(task), noted_json(task, id))
+    })
 }
 
 pub(crate) fn release(invocation: &Invocation, args: &TaskReleaseArgs) -> Result<Answer, CliError> {
     let (tasks, task) = (invocation.tasks()?, &args.claim.task);
-    let id = match own_claim(invocation, &tasks, &args.claim)? {
-        Ok(id) => id,
-        Err(not_owner) => return Ok(refused(&not_owner)),
-    };
     if args.result == Verdict::Failure && args.to == Some(State::Done) {
         return Err(CliError::usage(
             "failed work cannot go to `Done`",
@@ -223,18 +205,16 @@ pub(crate) fn release(invocation: &Invocation, args: &TaskReleaseArgs) -> Result
     let how =
         Release { verdict: args.result, to: args.to, note: args.note.clone(), output: None, counts: true };
     let lacks_draft = args.result == Verdict::Success && lacks_draft(invocation, &tasks, task);
-    match with_retry(|| tasks.vault.release(task, &id, &how, invocation.now()), &sleep)? {
-        Err(not_owner) => Ok(refused(&not_owner)),
-        Ok(landed) => {
-            let (mut json, mut notes) = (landed.json(), String::new());
-            if lacks_draft && landed.slot.state() == State::PendingApproval {
-                let note = words::no_draft(&landed.task);
-                notes = format!("note: {note}");
-                json["note"] = note.into();
-            }
-            Ok(Answer::Done(Reply { words: words::released(task, &landed), notes, json }))
+    let verb = |id: &ClaimId| tasks.vault.release(task, id, &how, invocation.now());
+    as_owner(invocation, &tasks, &args.claim, verb, |_, landed| {
+        let mut said = Reply::new(words::released(task, &landed), landed.json());
+        if lacks_draft && landed.slot.state() == State::PendingApproval {
+            let note = words::no_draft(&landed.task);
+            said.notes = format!("note: {note}");
+            said.json["note"] = note.into();
         }
-    }
+        said
+    })
 }
 
 /// Whether the owner was asked for a draft and has written none. A fault must not keep it from releasing the task.

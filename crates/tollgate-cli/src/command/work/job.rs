@@ -247,7 +247,7 @@ impl Shift<'_> {
 
     fn run(&self, claimed: &Claimed) -> io::Result<JobEnd> {
         let claim = &claimed.claim;
-        let mut command = Command::new(self.invocation.program());
+        let mut command = Command::new(&self.invocation.surroundings().program);
         command.arg(LAUNCH).arg(std::process::id().to_string()).arg("--").args(self.command);
         command
             .env("TOLLGATE_TASK_ID", claimed.task.as_str())

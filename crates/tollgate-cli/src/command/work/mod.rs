@@ -85,7 +85,7 @@ pub(crate) struct WorkArgs {
 pub(crate) fn run(invocation: &Invocation, args: &WorkArgs) -> Result<Answer, CliError> {
     let agent = invocation.agent()?;
     if let Some(program) = args.command.first()
-        && !is_program(program, invocation.search_path())
+        && !is_program(program, invocation.surroundings().path.as_deref())
     {
         // Otherwise a typo would use up all attempts of all tasks.
         return Err(CliError::usage(
@@ -130,15 +130,14 @@ pub(crate) fn run(invocation: &Invocation, args: &WorkArgs) -> Result<Answer, Cl
     if stopped {
         json["breaker"] = "open".into();
     }
-    let said = Reply {
-        words: match (tally.is_nothing(), args.once) {
+    let said = Reply::new(
+        match (tally.is_nothing(), args.once) {
             (true, true) => words::no_work(),
             (true, false) => String::new(),
             (false, _) => words::work_done(&tally),
         },
         json,
-        ..Reply::default()
-    };
+    );
     Ok(if args.once && (tally.failed + tally.undone + tally.faulted > 0 || stopped) {
         Answer::NotValid(said)
     } else {

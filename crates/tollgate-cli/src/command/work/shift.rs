@@ -60,7 +60,7 @@ impl<'a> Shift<'a> {
         quiet: bool,
     ) -> Self {
         let (state, changed) = (Mutex::default(), Condvar::new());
-        let warden = Warden::new(invocation.program().to_owned());
+        let warden = Warden::new(invocation.surroundings().program.clone());
         Self { invocation, tasks, agent, command, timeout, quiet, warden, state, changed }
     }
 

@@ -42,7 +42,7 @@ impl Acting<'_> {
         }
     }
 
-    /// The same. On a fault, `pending` has what is still open.
+    /// Records what a tool did, and takes from `pending` what is settled. After a fault, the rest is still in it.
     fn settled(
         &self,
         call: &Call,

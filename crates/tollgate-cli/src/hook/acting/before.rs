@@ -15,7 +15,7 @@ use tollgate::path::FilePath;
 use tollgate::shared_turn::SharedTurn;
 use tollgate::turn::TurnState;
 
-use super::{Acting, Judgement, RunPlace};
+use super::{Acting, Judgement, PlannedCall, RunPlace};
 use crate::error::CliError;
 use crate::hook::formatter::{self, Adoption};
 use crate::hook::hard_links::ProtectedLinks;
@@ -31,23 +31,22 @@ impl Acting<'_> {
     /// Judges a call and reserves its files. A shell command may run through `tollgate run` instead, in one workspace.
     pub(in crate::hook) fn before(
         &self,
-        call: &Call,
-        plan: &ToolPlan,
-        turn: &SharedTurn,
+        planned: PlannedCall<'_>,
         run: RunPlace,
     ) -> Result<Judgement, CliError> {
+        let PlannedCall { call, plan, turn } = planned;
         let name = self.name_of(call);
         self.session.settle_finished(self.gate, &name)?;
         if let Some(answer) = self.acts_as_another(call, plan)? {
             return Ok(Judgement::Refused(answer));
         }
-        if let Some(answer) = self.suspected(call, plan, turn)? {
+        if let Some(answer) = self.suspected(planned)? {
             return Ok(Judgement::Refused(answer));
         }
         if run != RunPlace::Nowhere {
-            return self.before_run(call, plan, turn, run);
+            return self.before_run(planned, run);
         }
-        if let Some(answer) = self.vague(call, plan, turn)? {
+        if let Some(answer) = self.vague(planned)? {
             return Ok(Judgement::Refused(answer));
         }
         if plan.names_nothing() {
@@ -67,7 +66,7 @@ impl Acting<'_> {
             ToolUse { call: name.clone(), tool: call.tool.clone(), reads: plan.reads.clone(), changes };
         match self.reserve(turn, &tool_use)? {
             Outcome::Refused(mut refused) => {
-                self.keep_wanted(call, plan, turn, &mut refused)?;
+                self.keep_wanted(planned, &mut refused)?;
                 let note = if untrusted { words::hook_untrusted() } else { "" };
                 let answer = self.host.block(&(self.refusal(call, &refused) + note), Some(call));
                 Ok(Judgement::Refused(answer))
@@ -87,18 +86,13 @@ impl Acting<'_> {
 
     /// Judges a call whose commands run through `tollgate run`. Nothing is reserved: the run checks the files when its command
     /// ends. What the text of the command says is judged all the same, because the agent learns it sooner.
-    fn before_run(
-        &self,
-        call: &Call,
-        plan: &ToolPlan,
-        turn: &SharedTurn,
-        run: RunPlace,
-    ) -> Result<Judgement, CliError> {
+    fn before_run(&self, planned: PlannedCall<'_>, run: RunPlace) -> Result<Judgement, CliError> {
+        let PlannedCall { call, plan, turn } = planned;
         let (changes, _) = self.changes(plan, turn)?;
         for change in &changes {
             formatter::adopt(self.gate.workspace(), &self.invocation.trust(), turn, &change.path)?;
         }
-        if let Some(answer) = self.refused(call, plan, changes, turn)? {
+        if let Some(answer) = self.refused(planned, changes, "")? {
             return Ok(Judgement::Refused(answer));
         }
         let name = self.name_of(call);
@@ -225,19 +219,14 @@ impl Acting<'_> {
     }
 
     /// Judges a call and reserves nothing.
-    pub(in crate::hook) fn only_judge(
-        &self,
-        call: &Call,
-        plan: &ToolPlan,
-        turn: &SharedTurn,
-    ) -> Result<Option<Value>, CliError> {
-        if let Some(answer) = self.suspected(call, plan, turn)? {
+    pub(in crate::hook) fn only_judge(&self, planned: PlannedCall<'_>) -> Result<Option<Value>, CliError> {
+        if let Some(answer) = self.suspected(planned)? {
             return Ok(Some(answer));
         }
-        if let Some(answer) = self.vague(call, plan, turn)? {
+        if let Some(answer) = self.vague(planned)? {
             return Ok(Some(answer));
         }
-        let (changes, _) = self.changes(plan, turn)?;
-        self.refused(call, plan, changes, turn)
+        let (changes, _) = self.changes(planned.plan, planned.turn)?;
+        self.refused(planned, changes, "")
     }
 }

@@ -35,34 +35,23 @@ impl Acting<'_> {
         self.session.call_name(call.id_or_input().as_bytes())
     }
 
-    /// The answer that refuses these changes, if the gate does. Reserves nothing.
+    /// The answer that refuses these changes, if the gate does. Reserves nothing. `why`: why this call counts as changing these
+    /// files, as one more line for the agent.
     fn refused(
         &self,
-        call: &Call,
-        plan: &ToolPlan,
+        planned: PlannedCall<'_>,
         changes: Vec<Change>,
-        turn: &SharedTurn,
-    ) -> Result<Option<Value>, CliError> {
-        self.refused_because(call, plan, changes, turn, "")
-    }
-
-    /// The same, with a line about why this call counts as changing these files.
-    fn refused_because(
-        &self,
-        call: &Call,
-        plan: &ToolPlan,
-        changes: Vec<Change>,
-        turn: &SharedTurn,
         why: &str,
     ) -> Result<Option<Value>, CliError> {
         if changes.is_empty() {
             return Ok(None);
         }
+        let PlannedCall { call, turn, .. } = planned;
         let name = self.name_of(call);
         match self.unless_abandoned(|| self.gate.refuse_tool_use(turn, &call.tool, &name, &changes))? {
             Outcome::Done(()) => Ok(None),
             Outcome::Refused(mut refused) => {
-                self.keep_wanted(call, plan, turn, &mut refused)?;
+                self.keep_wanted(planned, &mut refused)?;
                 Ok(Some(self.host.block(&(self.refusal(call, &refused) + why), Some(call))))
             }
         }
@@ -88,13 +77,8 @@ impl Acting<'_> {
     }
 
     /// Keeps what the tool would have written, for a merge.
-    fn keep_wanted(
-        &self,
-        call: &Call,
-        plan: &ToolPlan,
-        turn: &SharedTurn,
-        refused: &mut Refused,
-    ) -> Result<(), Fault> {
+    fn keep_wanted(&self, planned: PlannedCall<'_>, refused: &mut Refused) -> Result<(), Fault> {
+        let PlannedCall { call, plan, turn } = planned;
         let workspace = self.gate.workspace();
         self.gate.keep_refused(turn, &call.tool, refused, |path, base| {
             let of_path = |planned: &&PlannedChange| {
@@ -115,6 +99,14 @@ impl Acting<'_> {
         let again = self.session.was_told(format!("{}\0{}\0{actual}", call.tool, call.input).as_bytes());
         words::hook_refused(&self.invocation.viewpoint(), refused, again, self.session.agent())
     }
+}
+
+/// A call, what it will do to the files of one workspace, and the turn that it belongs to there.
+#[derive(Clone, Copy)]
+pub(super) struct PlannedCall<'c> {
+    pub(super) call: &'c Call,
+    pub(super) plan: &'c ToolPlan,
+    pub(super) turn: &'c SharedTurn,
 }
 
 /// What a workspace says about a call.

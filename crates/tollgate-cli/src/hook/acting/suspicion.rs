@@ -12,7 +12,7 @@ use tollgate::settings::GuardMode;
 use tollgate::shared_turn::SharedTurn;
 use tollgate::turn::{Extent, FileState, Sighting};
 
-use super::Acting;
+use super::{Acting, PlannedCall};
 use crate::error::CliError;
 use crate::hook::pending_call::hash_of;
 use crate::hook::plan::{ActsAs, ToolPlan};
@@ -43,30 +43,21 @@ impl Acting<'_> {
     }
 
     /// The answer to an unknown tool that names a file which the turn knows and which is stale.
-    pub(super) fn suspected(
-        &self,
-        call: &Call,
-        plan: &ToolPlan,
-        turn: &SharedTurn,
-    ) -> Result<Option<Value>, CliError> {
+    pub(super) fn suspected(&self, planned: PlannedCall<'_>) -> Result<Option<Value>, CliError> {
         let (mut stale, mut added) = (Vec::new(), BTreeSet::new());
-        for path in &plan.suspects {
+        for path in &planned.plan.suspects {
             // The same file may be named in several spellings.
-            if self.is_stale(path, turn)? && added.insert(self.gate.workspace().canonical(path)?) {
+            if self.is_stale(path, planned.turn)? && added.insert(self.gate.workspace().canonical(path)?) {
                 stale.push(Change::of_some_part(path.clone()));
             }
         }
-        self.refused(call, plan, stale, turn)
+        self.refused(planned, stale, "")
     }
 
     /// The answer to a command that may change every file that it names, and names one that is stale. It may also only read the
     /// others, so they are not reserved: what somebody else saves there in the meantime would count as the agent's.
-    pub(super) fn vague(
-        &self,
-        call: &Call,
-        plan: &ToolPlan,
-        turn: &SharedTurn,
-    ) -> Result<Option<Value>, CliError> {
+    pub(super) fn vague(&self, planned: PlannedCall<'_>) -> Result<Option<Value>, CliError> {
+        let PlannedCall { call, plan, turn } = planned;
         let ToolEffects::Shell { commands, .. } = &call.effects else { return Ok(None) };
         let mut stale = Vec::new();
         if plan.vague {
@@ -76,7 +67,7 @@ impl Acting<'_> {
                 }
             }
         }
-        self.refused_because(call, plan, stale, turn, words::HOOK_VAGUE)
+        self.refused(planned, stale, words::HOOK_VAGUE)
     }
 
     /// The answer of a workspace further up, which only watches these changes.
@@ -95,7 +86,7 @@ impl Acting<'_> {
                 changes.push(Change::of_some_part(path.clone()));
             }
         }
-        self.refused(call, &ToolPlan::default(), changes, &turn)
+        self.refused(PlannedCall { call, plan: &ToolPlan::default(), turn: &turn }, changes, "")
     }
 
     fn protects(&self, paths: &[PathBuf]) -> Result<bool, Fault> {

@@ -123,7 +123,8 @@ fn people_only(arguments: &[Word]) -> Option<String> {
     }
 }
 
-/// The same in a text that is not understood: in one of its statements, the words of such a command follow our name.
+/// A command that only a person may run, in a text that is not understood: in one of its statements, the words of such a command
+/// follow our name.
 pub(super) fn people_only_in(text: &str) -> Option<String> {
     text.split([';', '|', '&', '\n', '(', ')', '`']).find_map(|statement| {
         let words = statement.split(|c: char| c.is_whitespace() || "\"'\\".contains(c));

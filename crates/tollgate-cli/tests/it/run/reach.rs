@@ -140,10 +140,13 @@ fn a_command_changes_nothing_in_the_state_of_tollgate() {
             }
             let own = ["/runs/", "/locks/", "ledger", "/heads/"];
             found.retain(|name, _| !own.iter().any(|own| name.contains(own)));
-            found
+            // tollgate itself moves a replaced file there, after a while.
+            let settled =
+                |(name, text): (String, String)| (name.replace("/stage/", "/recovery/replaced/"), text);
+            found.into_iter().map(settled).collect::<BTreeMap<_, _>>()
         };
         let before = state();
-        assert!(before.keys().any(|name| name.contains("recovery/replaced") || name.contains("/stage/")));
+        assert!(before.keys().any(|name| name.contains("recovery/replaced")));
         for script in [
             "rm -rf .tollgate",
             "rm -rf .tollgate/recovery .tollgate/stage",

@@ -208,6 +208,12 @@ impl State {
 
     /// The next tool call of Claude Code: id, name and arguments.
     fn claude(&mut self, body: &str) -> Option<(String, String, Value)> {
+        if self.door == Door::Mcp && !body.contains("\"mcp__tollgate__") {
+            // The program asks its model before the server is ready.
+            let waits = body.matches("toolu_wait_").count();
+            let wait = json!({"command": "sleep 0.1", "description": "wait for the server"});
+            return Some((format!("toolu_wait_{waits}"), "Bash".into(), wait));
+        }
         let id = format!("toolu_{}", self.next);
         let act = self.step(body)?;
         if self.door == Door::Mcp {

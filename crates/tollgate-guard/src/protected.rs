@@ -84,7 +84,7 @@ impl Protected {
             Err(_) => (0, path),
         };
         let parts: Vec<&OsStr> = parts.iter().collect();
-        let is_ours = |part: &&OsStr| ours.iter().any(|name| *part == *name);
+        let is_ours = |part: &&OsStr| ours.iter().any(|name| part.eq_ignore_ascii_case(name));
         let named = parts.iter().rposition(is_ours).map(|at| above + at + 1);
         let ends = self.anywhere.iter().filter_map(|end| found(&parts, end)).map(|at| above + at);
         let fixed = self.fixed.iter().any(|folder| path == folder).then_some(usize::MAX);
@@ -100,7 +100,7 @@ impl Protected {
     pub(crate) fn names_below(&self, path: &Path) -> impl Iterator<Item = PathBuf> {
         let below = |end: &PathBuf| {
             let mut starts = end.ancestors().skip(1).filter(|start| !start.as_os_str().is_empty());
-            let start = starts.find(|start| path.ends_with(start))?;
+            let start = starts.find(|start| has_end(path, start))?;
             end.strip_prefix(start).ok().map(|rest| path.join(rest))
         };
         let is_below = move |listed: &&PathBuf| *listed != path && listed.starts_with(path);
@@ -129,10 +129,23 @@ fn without_star(end: &Path) -> &Path {
     if end.ends_with(ANY) { end.parent().unwrap_or(end) } else { end }
 }
 
+/// Whether a name is this protected one, perhaps in other letters: some disks ignore case, and elsewhere nobody uses such names.
+/// A name with a capital letter at its start, such as `Hooks`, is an ordinary one in small letters.
+fn is_same(name: &OsStr, protected: &OsStr) -> bool {
+    let is_capital = protected.as_encoded_bytes().first().is_some_and(u8::is_ascii_uppercase);
+    if is_capital { name == protected } else { name.eq_ignore_ascii_case(protected) }
+}
+
+/// Whether a path ends with these protected names.
+fn has_end(path: &Path, end: &Path) -> bool {
+    let mut names = path.iter().rev();
+    end.iter().rev().all(|end| names.next().is_some_and(|name| is_same(name, end)))
+}
+
 /// The number of parts up to and including the first place at which these parts contain the given ones.
 fn found(parts: &[&OsStr], wanted: &Path) -> Option<usize> {
     let wanted: Vec<&OsStr> = wanted.iter().collect();
-    let fits = |(part, wanted): (&&OsStr, &&OsStr)| part == wanted || *wanted == ANY;
+    let fits = |(part, wanted): (&&OsStr, &&OsStr)| is_same(part, wanted) || *wanted == ANY;
     let at = parts.windows(wanted.len().max(1)).position(|here| here.iter().zip(&wanted).all(fits))?;
     Some(at + wanted.len())
 }
@@ -149,7 +162,7 @@ fn is_in_git_directory(root: &Path, path: &Path) -> bool {
 
 /// Whether this path is a hook of a git repository that exists, or the file that names its git directory.
 fn is_hook_of_git(root: &Path, path: &Path) -> bool {
-    let names_git = |path: &Path| path.file_name().is_some_and(|name| name == GIT);
+    let names_git = |path: &Path| path.file_name().is_some_and(|name| name.eq_ignore_ascii_case(GIT));
     if names_git(path) {
         return path.symlink_metadata().is_ok_and(|found| !found.is_dir());
     }
@@ -189,7 +202,12 @@ mod tests {
                 "/home/u/.local/state/tollgate",
             ]),
             open: paths(&["vault/In_Progress/blue", "vault/.tollgate/git/tree/In_Progress/blue"]),
-            anywhere: paths(&[".claude/settings.json", ".opencode/plugin/*", "opencode.json"]),
+            anywhere: paths(&[
+                ".claude/settings.json",
+                ".opencode/plugin/*",
+                "opencode.json",
+                "Cline/Hooks/*",
+            ]),
             fixed: paths(&["vault/Needs_Action"]),
             only_new: Vec::new(),
         }
@@ -202,7 +220,8 @@ mod tests {
             ("a.txt", false),
             (".gitignore", false),
             (".github/x", false),
-            (".GIT/config", false),
+            (".GIT/config", true),
+            (".gitx/config", false),
             (".git", true),
             (".git/hooks/pre-commit", true),
             ("sub/deep/.git/config", true),
@@ -212,6 +231,11 @@ mod tests {
             ("locked2", false),
             (".claude/settings.json", true),
             ("sub/.claude/settings.json", true),
+            (".CLAUDE/Settings.json", true),
+            ("sub/OpenCode.json", true),
+            ("sub/.Tollgate/config.toml", true),
+            ("Cline/Hooks/x", true),
+            ("cline/hooks/x", false),
             (".claude/settings.json.md", false),
             (".claude/other", false),
             ("settings.json", false),
@@ -237,6 +261,14 @@ mod tests {
         ] {
             let root = Path::new("/w/.git/root");
             assert_eq!(protected().covers(root, &root.join(path)), covered, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_folder_may_not_bring_a_protected_name_in_any_letters() {
+        let root = Path::new("/w/.git/root");
+        for (folder, may_pass) in [(".claude", false), (".CLAUDE", false), (".Git", false), ("build", true)] {
+            assert_eq!(protected().may_pass(root, &root.join(folder)), may_pass, "{folder}");
         }
     }
 

@@ -289,7 +289,7 @@ impl Root {
     /// Whether an absolute path is in tollgate's own state, at any depth, and is not one that agents may change.
     pub(crate) fn is_hidden(&self, path: &Path) -> bool {
         let Ok(relative) = path.strip_prefix(&self.path) else { return false };
-        let is_state = relative.iter().any(|name| name == STATE_FOLDER);
+        let is_state = relative.iter().any(|name| name.eq_ignore_ascii_case(STATE_FOLDER));
         is_state && !self.protected.open.iter().any(|open| path.starts_with(open))
     }
 }

@@ -318,7 +318,7 @@ mod tests {
             let (_stop, stopped) = watch::channel(false);
             let router = Router::new().route("/", get(async || "hello"));
             let serving = tokio::spawn(serve(listener, router, LIMITS, stopped));
-            for (size, status) in [(HEAD_SIZE, "200"), (HEAD_SIZE + 1, "431"), (70_000, "431")] {
+            for (size, status) in [(65_536, "200"), (65_537, "431"), (70_000, "431")] {
                 let around = "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nX-Large: \r\n\r\n";
                 let large = format!("X-Large: {}", "x".repeat(size - around.len()));
                 let head = around.replace("X-Large: ", &large);

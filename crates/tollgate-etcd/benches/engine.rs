@@ -2,9 +2,6 @@
 //! machines differ. Fails if a ratio is worse than promised in `docs/engines.md`.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark may")]
 
-#[path = "../src/tests/cluster.rs"]
-mod cluster;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -15,10 +12,9 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tollgate_etcd::{EtcdOptions, EtcdStore, EtcdUrl};
+use tollgate_testing::etcd::Cluster;
 use tollgate_vault::store::{Hint, Watch};
 use tollgate_vault::{ClaimKind, ClaimQueue, ClaimRequest, State, Terms, Vault};
-
-use cluster::Cluster;
 
 /// How many claims are measured at once.
 const CLAIMS: usize = 400;
@@ -324,7 +320,7 @@ fn main() {
         return;
     }
     let is_wanted = |part: &str| parts.is_empty() || parts.iter().any(|wanted| wanted == part);
-    let mut cluster = Cluster::start();
+    let mut cluster = Cluster::durable();
     println!("| what | measured | claims, against it | aim |");
     println!("|---|---|---|---|");
     if is_wanted("claims") {

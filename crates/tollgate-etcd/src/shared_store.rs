@@ -125,7 +125,7 @@ impl SharedStore {
         let mut hints = Vec::new();
         self.with_view(|view| {
             gone.iter().for_each(|key| view.delete(&self.layout, key.as_bytes(), revision, &mut hints));
-            put.iter().for_each(|kv| view.put(&self.layout, kv, &mut hints));
+            put.iter().for_each(|kv| view.put_if_new(&self.layout, kv, &mut hints));
         });
         self.wake(&hints);
     }

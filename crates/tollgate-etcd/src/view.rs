@@ -94,6 +94,15 @@ impl View {
         }
     }
 
+    /// The same for a key that this process has read or written. The watch has brought all tasks up to the view's revision, so
+    /// a task that is older may be gone since.
+    pub(crate) fn put_if_new(&mut self, layout: &Layout, kv: &KeyValue, hints: &mut Vec<Hint>) {
+        let is_task = matches!(layout.read(&kv.key), Some(KeyKind::Task(..)));
+        if !is_task || kv.mod_revision > self.revision {
+            self.put(layout, kv, hints);
+        }
+    }
+
     /// A key is gone since this revision. Adds what may be new.
     pub(crate) fn delete(&mut self, layout: &Layout, key: &[u8], revision: i64, hints: &mut Vec<Hint>) {
         match layout.read(key) {
@@ -247,6 +256,9 @@ mod tests {
         assert!(view.names.is_empty(), "the watch is behind our own deletion");
         view.is_complete_to(7);
         assert!(view.deleted.is_empty());
+        // A read that was answered before the task was gone, and arrives when the watch has told that.
+        view.put_if_new(&layout, &kv(&key, &Slot::APPROVED, 6), &mut hints);
+        assert_eq!(view.scan(State::Approved).len(), 0);
         view.put(&layout, &kv(&key, &Slot::APPROVED, 8), &mut hints);
         assert_eq!(view.scan(State::Approved).len(), 1, "it was opened again");
     }

@@ -240,10 +240,11 @@ fn crowded<'w>(world: &'w World, threads: u64, words: &str) -> Run<'w> {
 #[test]
 fn a_worker_whose_threads_cannot_start_says_so_and_ends() {
     let world = world("");
-    for (threads, thread) in [(1, "the thread that waits for signals"), (6, "a thread of the worker")] {
+    for threads in [1, 3, 6, 9] {
         let ran = crowded(&world, threads, "--jobs 64 -- true").ends();
         assert_eq!(ran.code(), Some(3), "{ran}");
-        assert!(ran.stderr().contains(&format!("error: cannot start `{thread}`")), "{ran}");
+        // Which one is the first that cannot start depends on how fast the others are.
+        assert!(ran.stderr().contains("error: cannot start `"), "{ran}");
     }
 }
 
@@ -251,13 +252,18 @@ fn a_worker_whose_threads_cannot_start_says_so_and_ends() {
 fn a_task_is_returned_if_there_is_no_thread_for_its_time_limit() {
     let world = world("");
     world.run("task add one").is(0);
-    // Two for the watcher, and one each for the signals, the worker, and what the command prints.
-    let ran = crowded(&world, 5, "--once --timeout 1h -- touch begun").ends();
-    assert!(ran.stderr().contains("cannot start the command"), "{ran}");
-    assert_eq!(count(&world, "Needs_Action"), 1, "{ran}");
-    assert!(!world.path("begun").exists(), "{ran}");
-    crowded(&world, 9, "--once --timeout 1h -- touch begun").ends().is(0);
-    assert!(world.path("begun").exists());
+    // With more and more threads, the worker does not start, then it returns the task, then it runs the command.
+    let mut returned = 0;
+    for threads in 1..20 {
+        let ran = crowded(&world, threads, "--once --timeout 1h -- touch begun").ends();
+        if world.path("begun").exists() {
+            ran.is(0);
+            break;
+        }
+        assert_eq!(count(&world, "Needs_Action"), 1, "{ran}");
+        returned += usize::from(ran.stderr().contains("cannot start the command"));
+    }
+    assert!(world.path("begun").exists() && returned > 0, "{returned}");
 }
 
 #[test]

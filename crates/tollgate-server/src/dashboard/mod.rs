@@ -46,11 +46,11 @@ mod turns;
 mod view;
 mod visit;
 
+use axum::Router;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::map_response;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use axum::Router;
 
 use self::page::Page;
 use self::visit::Visit;

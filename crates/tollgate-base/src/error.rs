@@ -3,6 +3,7 @@
 //! A refusal is not a fault but an answer, and is defined in the guard. Every fault names the path it is about and, where
 //! possible, what to do.
 
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -83,6 +84,8 @@ pub enum Fault {
     Invalid {
         /// What is wrong with the input.
         what: String,
+        /// What to give instead, if the sentence does not say it.
+        hint: Option<&'static str>,
     },
     /// The configuration names something that is used only if the user has agreed to it.
     #[error("{what}")]
@@ -93,6 +96,8 @@ pub enum Fault {
     /// The named thing does not exist: a file, a turn, a recovery entry.
     #[error("{what} does not exist")]
     Missing {
+        /// The kind of thing.
+        kind: MissingKind,
         /// The thing and its name.
         what: String,
     },
@@ -128,6 +133,28 @@ pub enum Fault {
         /// What it said, or why it cannot be reached.
         what: String,
     },
+}
+
+/// The kind of a thing that does not exist. What to do about it depends on the door, which knows its own commands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MissingKind {
+    /// A file or a folder.
+    Path,
+    /// The current folder of the process.
+    CurrentFolder,
+    /// A turn.
+    Turn,
+    /// An entry of recovery.
+    RecoveryEntry,
+    /// The vault.
+    Vault,
+    /// A task.
+    Task,
+    /// A branch of a git remote.
+    Branch,
+    /// A token of a server.
+    Token,
 }
 
 impl Fault {
@@ -174,13 +201,44 @@ impl Fault {
             Self::Undelivered { .. } => {
                 "no event is lost: run the same command again to continue after the last event that was taken"
             }
-            Self::Invalid { .. } | Self::Missing { .. } => return None,
+            Self::Invalid { hint, .. } => return *hint,
+            Self::Missing { .. } => return None,
         })
     }
 
     /// The caller's input is not valid.
     pub fn invalid(what: impl Into<String>) -> Self {
-        Self::Invalid { what: what.into() }
+        Self::Invalid { what: what.into(), hint: None }
+    }
+
+    /// The caller's input is not valid, and this is what to do.
+    pub fn invalid_with_hint(what: impl Into<String>, hint: &'static str) -> Self {
+        Self::Invalid { what: what.into(), hint: Some(hint) }
+    }
+
+    /// This thing does not exist.
+    pub fn missing(kind: MissingKind, what: impl Into<String>) -> Self {
+        Self::Missing { kind, what: what.into() }
+    }
+
+    /// There is no file or folder at this path.
+    pub fn no_file(path: impl AsRef<Path>) -> Self {
+        Self::missing(MissingKind::Path, format!("`{}`", path.as_ref().display()))
+    }
+
+    /// There is no task of this name.
+    pub fn no_task(task: &impl fmt::Display) -> Self {
+        Self::missing(MissingKind::Task, format!("the task `{task}`"))
+    }
+
+    /// No turn with this id is running.
+    pub fn no_turn(id: &impl fmt::Display) -> Self {
+        Self::missing(MissingKind::Turn, format!("the turn `{id}`"))
+    }
+
+    /// Recovery has no entry with this id.
+    pub fn no_recovery_entry(id: &str) -> Self {
+        Self::missing(MissingKind::RecoveryEntry, format!("the recovery entry `{}`", id.escape_debug()))
     }
 
     /// A state file does not hold what tollgate wrote.

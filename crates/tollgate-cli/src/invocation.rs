@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use jiff::Timestamp;
-use tollgate::error::Fault;
+use tollgate::error::{Fault, MissingKind};
 use tollgate::fence::{ClaimFence, WriteFence};
 use tollgate::gate::Gate;
 use tollgate::git_config;
@@ -109,7 +109,7 @@ impl Invocation {
         let folder = match (&self.surroundings.folder, &self.global.workspace) {
             (_, Some(given)) if given.is_absolute() => return Ok(given.clone()),
             (Ok(folder), _) => folder,
-            (Err(_), _) => return Err(Fault::Missing { what: "the current folder".into() }),
+            (Err(_), _) => return Err(Fault::missing(MissingKind::CurrentFolder, "the current folder")),
         };
         Ok(match &self.global.workspace {
             Some(given) => folder.join(given),
@@ -120,7 +120,7 @@ impl Invocation {
     /// The absolute path of a path that the user gave.
     pub(crate) fn path(&self, given: &Path) -> Result<PathBuf, Fault> {
         if given.as_os_str().is_empty() {
-            return Err(Fault::Invalid { what: "the path is empty".into() });
+            return Err(Fault::invalid_with_hint("the path is empty", "give the path of a file"));
         }
         Ok(self.base()?.join(given))
     }
@@ -188,7 +188,7 @@ impl Invocation {
 
     fn refuse_stranger(&self, root: &Path) -> Result<(), Fault> {
         match self.trust().stranger(root) {
-            Some(owner) => Err(Fault::Invalid { what: words::foreign_state(root, owner) }),
+            Some(owner) => Err(words::foreign_state(root, owner)),
             None => Ok(()),
         }
     }
@@ -199,7 +199,7 @@ impl Invocation {
         let (root, found_by) = self.root()?;
         let is_set_up = has_state(&root);
         if !is_set_up && found_by != RootReason::Name && self.contains_home(&root) {
-            return Err(Fault::Invalid { what: words::home_is_not_set_up(&root) });
+            return Err(words::home_is_not_set_up(&root));
         }
         self.refuse_stranger(&root)?;
         let state = self.inner_state();
@@ -274,7 +274,7 @@ impl Invocation {
         else {
             return Ok(None);
         };
-        let named = |name, why| Fault::invalid(words::bad_variable(name, &why));
+        let named = |name, why| Fault::invalid_with_hint(words::bad_variable(name, &why), words::UNSET_IT);
         let claim = claim.to_string_lossy().parse().map_err(|why| named("TOLLGATE_CLAIM_ID", why))?;
         let task = task.to_string_lossy().parse().map_err(|why| named("TOLLGATE_TASK_ID", why))?;
         let fence = ClaimFence::given(workspace, vault.as_deref(), |home| self.task_options(&home.root))?;
@@ -369,7 +369,7 @@ fn login(
     match values.clone() {
         (Some(user), Some(password)) => Ok(Some(StoreLogin { user, password })),
         (None, None) => Ok(None),
-        (Some(_), None) => Err(Fault::Invalid { what: words::half_a_login(user_name, password_name) }),
-        (None, Some(_)) => Err(Fault::Invalid { what: words::half_a_login(password_name, user_name) }),
+        (Some(_), None) => Err(Fault::invalid(words::half_a_login(user_name, password_name))),
+        (None, Some(_)) => Err(Fault::invalid(words::half_a_login(password_name, user_name))),
     }
 }

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use tollgate::error::{At, Fault, Result};
+use tollgate::error::{At, Result};
 use tollgate::settings::StoreChoice;
 use tollgate::tasks::{self, Observer, StoreLogin, TaskOptions, VaultHome, check_store};
 use tollgate::vault::checkup::Synced;
@@ -121,7 +121,7 @@ impl Invocation {
     /// How this process opens the vault of this workspace.
     pub(crate) fn task_options(&self, home: &Path) -> Result<TaskOptions> {
         if let Some(owner) = self.trust().stranger(home) {
-            return Err(Fault::Invalid { what: words::foreign_state(home, owner) });
+            return Err(words::foreign_state(home, owner));
         }
         Ok(TaskOptions {
             observer: None,

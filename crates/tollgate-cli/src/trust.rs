@@ -13,7 +13,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use tollgate::digest::Digest;
-use tollgate::error::Fault;
+use tollgate::error::{Fault, MissingKind};
 use tollgate::settings::{HookSettings, NotifySettings, Settings, StoreChoice};
 use tollgate::tasks::named_outside;
 use tollgate::trust::{Agreements, outside, resolved};
@@ -146,7 +146,10 @@ impl TrustStore {
     /// Remembers that the user agrees to this configuration, and to the owner of the state.
     pub(crate) fn agree(&self, root: &Path, configured: &Configured) -> Result<(), Fault> {
         let Some(record) = self.agreements.record(root) else {
-            return Err(Fault::Missing { what: "the folder for your own state (`HOME` is not set)".into() });
+            return Err(Fault::missing(
+                MissingKind::Path,
+                "the folder for your own state (`HOME` is not set)",
+            ));
         };
         let owner = self.agreements.foreign_owner(root).map(|uid| uid.to_string()).unwrap_or_default();
         let text = format!("{}\n{owner}\n{}\n", configured.digest(), root.to_string_lossy());

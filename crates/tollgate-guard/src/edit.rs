@@ -51,10 +51,8 @@ pub const LARGEST_EDIT: u64 = 16 << 20;
 /// The fault for a larger file.
 pub(crate) fn too_large(path: &Path) -> Fault {
     let most = LARGEST_EDIT >> 20;
-    Fault::invalid(format!(
-        "`{}` is larger than {most} MiB, and larger files cannot be edited",
-        path.display()
-    ))
+    let what = format!("`{}` is larger than {most} MiB, and larger files cannot be edited", path.display());
+    Fault::invalid_with_hint(what, "write the whole file with `tollgate write`")
 }
 
 /// The number of characters that a refusal quotes from a text that was not found.

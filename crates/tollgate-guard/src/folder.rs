@@ -24,7 +24,7 @@ use crate::root::Root;
 use crate::stage::ChangeId;
 use crate::state_folder::STATE_FOLDER;
 use crate::turn::FileState;
-use tollgate_base::error::{At, Fault, Result};
+use tollgate_base::error::{At, Fault, MissingKind, Result};
 use tollgate_base::event::{Event, Mutation, MutationStatus};
 
 /// What kind of thing a name in a folder is. Links are not followed.
@@ -91,7 +91,7 @@ pub(crate) fn look_at(root: &Root, path: &Path) -> Result<Outcome<Metadata>> {
         true => gone_is_none(metadata(&root.spot(&place.relative)?).at("look at", place.path()))?,
         false => None,
     };
-    found.map(Outcome::Done).ok_or_else(|| Fault::Missing { what: format!("`{}`", place.path()) })
+    found.map(Outcome::Done).ok_or_else(|| Fault::missing(MissingKind::Path, format!("`{}`", place.path())))
 }
 
 #[cfg(target_os = "linux")]

@@ -73,7 +73,10 @@ pub(crate) fn admit<'a>(request: Request<'a>, changes: Vec<Change>) -> Result<Ou
         wanted.iter().flat_map(|(place, to, _)| [Some(place), to.as_ref()]).flatten().collect();
     let mut seen = BTreeSet::new();
     if let Some(twice) = paths.iter().find(|place| !seen.insert(&place.relative)) {
-        return Err(Fault::invalid(format!("`{}` is named twice in one change", twice.relative.display())));
+        return Err(Fault::invalid_with_hint(
+            format!("`{}` is named twice in one change", twice.relative.display()),
+            "name each file once per call: put all edits of one file into one change, and move a file only to another path",
+        ));
     }
     let relative: Vec<&Path> = paths.iter().map(|place| place.relative.as_path()).collect();
     let locks = match lock(&request, &relative, None)? {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize, Serializer};
 
-use tollgate_base::error::Fault;
+use tollgate_base::error::{Fault, MissingKind};
 
 /// An absolute, canonical path. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -27,7 +27,7 @@ impl FilePath {
 
     /// The fault that there is no such file.
     pub(crate) fn missing(&self) -> Fault {
-        Fault::Missing { what: format!("`{self}`") }
+        Fault::missing(MissingKind::Path, format!("`{self}`"))
     }
 
     /// As a standard path.

@@ -85,7 +85,7 @@ pub(crate) fn list(root: &Root) -> Result<Vec<RecoveryEntry>> {
 
 /// One file in recovery, with its bytes.
 pub(crate) fn read(root: &Root, id: &str) -> Result<(RecoveryEntry, Vec<u8>)> {
-    let missing = || Fault::Missing { what: format!("the recovery entry `{}`", id.escape_debug()) };
+    let missing = || Fault::no_recovery_entry(id);
     let entry = list(root)?.into_iter().find(|entry| entry.id == id).ok_or_else(missing)?;
     read_entry(root, entry)?.ok_or_else(missing)
 }

@@ -198,7 +198,7 @@ impl Root {
     /// The spot of a file that a command has written, in its own view of the workspace.
     pub(crate) fn spot_of_command(&self, path: &Path) -> Result<Spot> {
         let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
-            return Err(Fault::Missing { what: format!("`{}`", path.display()) });
+            return Err(Fault::no_file(path));
         };
         Ok(Spot::new(&Folder::open(folder)?, name))
     }

@@ -107,7 +107,7 @@ impl SharedTurns {
     pub fn open(&self, id: &TurnId) -> Result<SharedTurn> {
         let folder = self.turn_folder(id);
         let path = folder.join("turn.json");
-        let missing = || Fault::Missing { what: format!("the turn `{id}`") };
+        let missing = || Fault::no_turn(id);
         let text = gone_is_none(private::read(&path).at("read", &path))?.ok_or_else(missing)?;
         let about: About = serde_json::from_slice(&text).map_err(|error| Fault::damaged(&path, error))?;
         if about.version > VERSION {

@@ -66,8 +66,10 @@ pub fn run(gate: &Gate, request: &RunRequest<'_>) -> Result<RunOutcome> {
             LevelAttempt::NotPossible(reason) => why_not.push(format!("{}: {reason}", level.word())),
         }
     }
-    Err(Fault::invalid(format!(
-        "the command did not start, because it cannot be guarded here; {}",
-        why_not.join("; ")
-    )))
+    let why = why_not.join("; ");
+    Err(Fault::invalid_with_hint(
+        format!("the command did not start, because it cannot be guarded here; {why}"),
+        "allow what is missing, or take a weaker level with `--mode gate` or `--mode observe`; `tollgate doctor` shows which ones \
+         are possible here",
+    ))
 }

@@ -162,7 +162,7 @@ impl Access {
         }
         let Some(tokens) = self.credentials.tokens.clone() else { return Ok(None) };
         let found = tokio::task::spawn_blocking(move || tokens.find(&given)).await;
-        let found = found.map_err(|_| Fault::Invalid { what: "internal error in the server".into() })??;
+        let found = found.map_err(|_| Fault::invalid("internal error in the server"))??;
         Ok(found.map(|token| match token.opens {
             TokenScope::Mcp => Visitor::Agent(token.name),
             TokenScope::Figures => Visitor::Monitor,

@@ -112,7 +112,7 @@ pub(crate) async fn get(
         Status::Ok | Status::Degraded => StatusCode::OK,
         Status::Broken => StatusCode::SERVICE_UNAVAILABLE,
     };
-    let json = serde_json::to_value(health).map_err(|error| Fault::Invalid { what: error.to_string() })?;
+    let json = serde_json::to_value(health).map_err(|error| Fault::invalid(error.to_string()))?;
     Ok((code, Json(json)))
 }
 

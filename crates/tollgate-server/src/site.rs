@@ -126,7 +126,7 @@ impl Site {
         let site = self.clone();
         match tokio::task::spawn_blocking(move || work(&site)).await {
             Ok(done) => done.map_err(FaultResponse),
-            Err(_) => Err(FaultResponse(Fault::Invalid { what: "internal error in the server".into() })),
+            Err(_) => Err(FaultResponse(Fault::invalid("internal error in the server"))),
         }
     }
 

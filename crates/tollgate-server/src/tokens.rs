@@ -100,7 +100,7 @@ impl TokenFile {
         let token = Token { name: name.clone(), opens, added: now, sha256: secret.hash() };
         let added = self.change(|tokens| {
             if tokens.len() >= MOST {
-                return Err(Fault::Invalid { what: format!("there are {MOST} tokens, which is the most") });
+                return Err(Fault::invalid(format!("there are {MOST} tokens, which is the most")));
             }
             let is_new = tokens.iter().all(|known| known.name != *name);
             if is_new {
@@ -142,7 +142,7 @@ impl TokenFile {
         let changed = change(&mut tokens)?;
         if changed {
             let content = serde_json::to_vec(&Content { version: VERSION, tokens })
-                .map_err(|error| Fault::Invalid { what: error.to_string() })?;
+                .map_err(|error| Fault::invalid(error.to_string()))?;
             replace_file_with_mode(&self.0, &content, Durability::Durable, Some(0o600))?;
         }
         Ok(changed)

@@ -61,7 +61,7 @@ pub(crate) enum Reads {
 impl Agent {
     pub(crate) fn run(self) -> Result<Answer> {
         let gate = Gate::new(Workspace::open(&self.root, Options::default())?);
-        let name = self.name.parse().map_err(|_| Fault::Invalid { what: "not a name".to_owned() })?;
+        let name = self.name.parse().map_err(|_| Fault::invalid("not a name"))?;
         let turn = gate.begin_turn(name)?;
         let mut log = match &self.log {
             Some(path) => Some((path, File::create(path).map_err(at("create", path))?)),
@@ -92,7 +92,7 @@ impl Agent {
                         known = self.read(&gate, &turn)?;
                     }
                     ErrorType::FileBusy => busy += 1,
-                    other => return Err(Fault::Invalid { what: format!("refused: {other:?}") }),
+                    other => return Err(Fault::invalid(format!("refused: {other:?}"))),
                 },
             }
         }
@@ -103,7 +103,7 @@ impl Agent {
     fn read(&self, gate: &Gate, turn: &Turn) -> Result<Vec<u8>> {
         match gate.read(turn, &self.file, Part::Whole)? {
             Outcome::Done(read) => Ok(read.bytes),
-            Outcome::Refused(refused) => Err(Fault::Invalid { what: format!("{refused:?}") }),
+            Outcome::Refused(refused) => Err(Fault::invalid(format!("{refused:?}"))),
         }
     }
 }

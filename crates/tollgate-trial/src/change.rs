@@ -48,7 +48,7 @@ impl FromStr for ChangeArg {
 /// Reads all files that it is going to change, as an agent does.
 pub(crate) fn commit(root: &Path, args: Vec<ChangeArg>) -> Result<Answer> {
     let gate = Gate::new(Workspace::open(root, Options::default())?);
-    let agent = "blue".parse().map_err(|_| Fault::Invalid { what: "not a name".to_owned() })?;
+    let agent = "blue".parse().map_err(|_| Fault::invalid("not a name"))?;
     let turn = gate.begin_turn(agent)?;
     if let [ChangeArg::Folder(path, to)] = args.as_slice() {
         return Ok(match gate.move_folder(&turn, path, to)? {
@@ -58,9 +58,7 @@ pub(crate) fn commit(root: &Path, args: Vec<ChangeArg>) -> Result<Answer> {
     }
     let file = |arg| match arg {
         ChangeArg::File(change) => Ok(change),
-        ChangeArg::Folder(..) => {
-            Err(Fault::Invalid { what: "the move of a folder must be the only change".to_owned() })
-        }
+        ChangeArg::Folder(..) => Err(Fault::invalid("the move of a folder must be the only change")),
     };
     let changes: Vec<Change> = args.into_iter().map(file).collect::<Result<_>>()?;
     for change in &changes {

@@ -307,8 +307,9 @@ pub(crate) fn release(
     let (next, note) = match how.to {
         Some(State::Done) if failed => return Err(Fault::invalid("failed work cannot go to `Done`")),
         Some(State::Done) if draft => {
-            return Err(Fault::invalid(
+            return Err(Fault::invalid_with_hint(
                 "a draft cannot go to `Done`: it goes to `Pending_Approval`, where a person decides",
+                "name no next state (`to`): the draft then goes to `Pending_Approval`",
             ));
         }
         Some(to @ (State::PendingApproval | State::Rejected | State::Done)) => (to, note),

@@ -83,7 +83,7 @@ impl Vault {
 
     /// One task, wherever it is.
     pub fn get(&self, task: &TaskName, now: Timestamp) -> Result<Task> {
-        let missing = || Fault::Missing { what: format!("the task `{task}`") };
+        let missing = || Fault::no_task(task);
         self.store.get(task, None, now)?.ok_or_else(missing)
     }
 
@@ -355,7 +355,10 @@ pub(crate) fn until_answered(apply: impl Fn() -> Result<StepOutcome>) -> Result<
 
 /// Something changes a task faster than it can be read or changed.
 pub(crate) fn restless(task: &TaskName) -> Fault {
-    Fault::invalid(format!("`{task}` changes all the time: stop the program that writes to it"))
+    Fault::invalid_with_hint(
+        format!("`{task}` changes all the time: stop the program that writes to it"),
+        "stop the program that writes to it, then try again",
+    )
 }
 
 #[cfg(test)]

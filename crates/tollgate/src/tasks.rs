@@ -143,7 +143,7 @@ pub fn foreign_vault(root: &Path, folder: &Path) -> Fault {
     }
 }
 
-/// The same; makes the vault's folders if they are missing.
+/// Opens the vault of a workspace, and makes its folders if they are missing.
 pub fn create(workspace: &Workspace, options: TaskOptions) -> Result<Tasks> {
     agreed_vault(workspace, &options)?;
     open_at(workspace, &VaultHome::of(workspace.path(), workspace.settings())?, options)
@@ -162,7 +162,7 @@ pub fn open_in(workspace: &Workspace, store: StoreChoice, options: TaskOptions) 
 pub(crate) fn open_at(workspace: &Workspace, home: &VaultHome, options: TaskOptions) -> Result<Tasks> {
     open_store(workspace, home, options, EngineLines::HereToo).map_err(|fault| match fault {
         // The store is not in the call but in the configuration.
-        Fault::Invalid { what } => {
+        Fault::Invalid { what, .. } => {
             let path = home.root.join(STATE_FOLDER).join("config.toml");
             let key = if home.settings.vault.sync == Sync::Git { "sync" } else { "store" };
             let what = format!("`{key}` under `[vault]` names a store that cannot be used: {what}");

@@ -47,7 +47,7 @@ impl VaultHome {
         if own.has_vault() { shared } else { Ok(own) }
     }
 
-    /// The same, but if its vault is that of another workspace, the roles and terms of that workspace hold: the configuration of
+    /// This home; but if its vault is that of another workspace, the roles and terms of that workspace hold: the configuration of
     /// a clone must not give its agents other rights there.
     fn under_the_rules_of_its_vault(mut self) -> Result<Self> {
         let Some(folder) = outside(&self.root, &self.folder()) else { return Ok(self) };
@@ -139,7 +139,11 @@ pub fn named_outside(root: &Path, settings: &Settings) -> Result<Option<(PathBuf
 }
 
 fn not_shared(why: &str) -> Fault {
-    Fault::invalid(format!("this git worktree shares the vault of the repository's main tree, but {why}"))
+    Fault::invalid_with_hint(
+        format!("this git worktree shares the vault of the repository's main tree, but {why}"),
+        "run `tollgate init --vault` in the main tree, or set `tree` under `[vault]` in `.tollgate/config.toml`: to the path of \
+         the tree that has the vault, or to `own`",
+    )
 }
 
 fn vault_folder(root: &Path, settings: &Settings) -> PathBuf {

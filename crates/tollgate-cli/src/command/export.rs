@@ -11,7 +11,7 @@ use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use serde_json::json;
 use tollgate::digest::Digest;
-use tollgate::error::{At, Fault};
+use tollgate::error::{At, Fault, MissingKind};
 use tollgate::ledger::Ledger;
 use tollgate::recovery::RecoveryEntry;
 use tollgate::settings::{StoreChoice, Wait};
@@ -279,7 +279,7 @@ fn source(
 fn check_state(ledger: &Ledger) -> Result<(), Fault> {
     match ledger.path().parent() {
         Some(state) if !state.is_dir() => {
-            Err(Fault::Missing { what: format!("tollgate's state in `{}`", state.display()) })
+            Err(Fault::missing(MissingKind::Path, format!("tollgate's state in `{}`", state.display())))
         }
         _ => Ok(()),
     }

@@ -34,7 +34,7 @@ pub(crate) fn run(invocation: &Invocation, args: &MoveArgs) -> Result<Answer, Cl
     let (path, to) = (invocation.path(&args.path)?, invocation.path(&args.to)?);
     if path == to {
         let what = format!("`{}` cannot be moved onto itself", args.path.display());
-        return Err(Fault::Invalid { what }.into());
+        return Err(Fault::invalid_with_hint(what, "give another path as the target").into());
     }
     change_one(invocation, ChangeVerb::Write, |gate, turn| {
         gate.move_file(turn, path, to, args.expect.unwrap_or_default())

@@ -81,7 +81,7 @@ fn list(invocation: &Invocation, path: Option<&std::path::Path>) -> Result<Answe
 
 fn show(invocation: &Invocation, id: &str) -> Result<Answer, CliError> {
     if !invocation.has_state()? {
-        return Err(Fault::Missing { what: format!("the recovery entry `{}`", id.escape_debug()) }.into());
+        return Err(Fault::no_recovery_entry(id).into());
     }
     let (kept, bytes) = invocation.workspace()?.recovered(id)?;
     match invocation.form() {

@@ -10,7 +10,7 @@ use std::process::{Command, exit};
 
 use clap::{Args, ValueEnum};
 use serde_json::Value;
-use tollgate::error::Fault;
+use tollgate::error::{Fault, MissingKind};
 use tollgate::gate::Gate;
 use tollgate::name::Agent;
 use tollgate::tasks::closed_to_commands;
@@ -111,10 +111,7 @@ pub(crate) fn run(invocation: &Invocation, args: &RunArgs) -> Result<Answer, Cli
     let agent = claimant(invocation, args)?;
     match supervisor::split(&|| carrier::carrier(agent.as_ref())).map_err(CliError::RunFailed)? {
         Side::Supervisor(supervisor) => supervise(invocation, args, supervisor),
-        Side::Front(None) => {
-            let what = words::RUN_KILLED.into();
-            Err(CliError::RunFailed(Fault::Invalid { what }))
-        }
+        Side::Front(None) => Err(CliError::RunFailed(words::run_killed())),
         Side::Front(Some(end)) => {
             if let RunEnd::Killed(signal) = end {
                 supervisor::die_by(signal);
@@ -205,7 +202,7 @@ fn guarded(
         (Some(turns), Some(id)) => {
             let folder = Surroundings::look()
                 .folder
-                .map_err(|_| Fault::Missing { what: "the current folder".into() })?;
+                .map_err(|_| Fault::missing(MissingKind::CurrentFolder, "the current folder"))?;
             let places = invocation.folders_of_turns();
             (Box::new(RunTurn::open(gate.workspace().path(), turns.clone(), &id, places)?), folder)
         }

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 use serde_json::json;
-use tollgate::error::Fault;
+use tollgate::error::{Fault, MissingKind};
 use tollgate::name::Agent;
 use tollgate_server::tokens::{Token, TokenFile, TokenScope};
 
@@ -75,7 +75,7 @@ pub(crate) fn run(invocation: &Invocation, args: &TokenArgs) -> Result<Answer, C
         }
         TokenCommand::Remove { name } => {
             if !file.remove(name)? {
-                return Err(Fault::Missing { what: format!("the token of `{name}`") }.into());
+                return Err(Fault::missing(MissingKind::Token, format!("the token of `{name}`")).into());
             }
             Reply::new(words::token_removed(name), json!({"name": name, "removed": true}))
         }

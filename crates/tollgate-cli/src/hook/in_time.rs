@@ -113,7 +113,7 @@ mod tests {
         let answer = timer().answered(&blocked, |told| {
             let hooks = HookSettings { on_fault: OnFault::Allow, ..HookSettings::default() };
             told(&Settings { hooks, ..Settings::default() });
-            Err(Fault::Missing { what: "something".into() }.into())
+            Err(Fault::no_file("something").into())
         });
         assert_eq!(answer, None);
     }

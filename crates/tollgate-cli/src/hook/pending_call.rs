@@ -77,7 +77,7 @@ impl PendingCall {
             runs_in_outer_workspace,
             host,
         };
-        let bytes = serde_json::to_vec(&call).map_err(|error| Fault::Invalid { what: error.to_string() })?;
+        let bytes = serde_json::to_vec(&call).map_err(|error| Fault::invalid(error.to_string()))?;
         replace_file(&path(folder, name), &bytes, FileAccess::Private)
     }
 

@@ -96,7 +96,7 @@ impl Prologue {
         if !file.to_str().is_some_and(|path| path.chars().all(is_plain)) {
             // Programs quote the line in their own ways, and then the file would not find it in what the shell executes.
             let what = format!("`{}` has characters that a line of a shell must quote", file.display());
-            return Err(Fault::Invalid { what });
+            return Err(Fault::invalid(what));
         }
         let prologue = Self { file, record: records.join(name), form };
         let text = match form {

@@ -19,7 +19,7 @@ impl Invocation {
                 "start one with `tollgate turn begin`, then give `--turn ID` or set `TOLLGATE_TURN`",
             ));
         };
-        let mut why_not = Fault::Missing { what: format!("the turn `{id}`") };
+        let mut why_not = Fault::no_turn(&id);
         for place in self.existing_turn_places()? {
             // A folder that cannot be used is an error only if no other has the turn: another user may have created it.
             let found = place.open().and_then(|turns| turns.open(&id).map(|turn| (turns, turn)));
@@ -67,7 +67,7 @@ impl Invocation {
     }
 
     fn first_turns(&self, fits: impl Fn(&TurnPlace) -> bool) -> Result<SharedTurns, Fault> {
-        let mut refused = Fault::Invalid { what: "there is no folder for turns".into() };
+        let mut refused = Fault::invalid("there is no folder for turns");
         for place in self.turn_places()?.into_iter().filter(fits) {
             match place.open() {
                 Ok(turns) => return Ok(turns),

@@ -4,13 +4,10 @@ use std::io;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use tollgate::error::Fault;
+use tollgate::error::{Fault, MissingKind};
 use tollgate::visible::plain;
 
-use super::init::NOT_IN_HOME;
-use super::run::RUN_KILLED;
 use super::text::{Viewpoint, short, shown};
-use super::usage::UNSET_IT;
 use crate::error::CliError;
 
 /// An error on stderr.
@@ -49,10 +46,10 @@ pub(crate) fn fault_words(view: &Viewpoint, fault: &Fault) -> String {
             format!("`{}` has version {found}, this tollgate knows {known}", shown(view, path))
         }
         Fault::Damaged { path, what } => format!("`{}` is damaged: {}", shown(view, path), plain(what)),
-        Fault::Missing { what } => match what.strip_prefix('`').and_then(|what| what.strip_suffix('`')) {
-            Some(path) => format!("`{}` does not exist", shown(view, Path::new(path))),
-            None => short(&plain(&fault.to_string())),
-        },
+        // A path in backticks, or a sentence about one.
+        Fault::Missing { kind: MissingKind::Path, what } if what.starts_with('`') => {
+            format!("`{}` does not exist", shown(view, Path::new(what.trim_matches('`'))))
+        }
         fault => short(&plain(&fault.to_string())),
     }
 }
@@ -88,8 +85,8 @@ pub(super) fn message_and_hint(error: &CliError) -> (String, String) {
 /// What to do about a fault. Every fault has a hint.
 pub(crate) fn hint(fault: &Fault) -> String {
     let hint = match fault {
-        Fault::Missing { what } => missing_hint(what),
-        Fault::Invalid { what } => invalid_hint(what),
+        Fault::Missing { kind, .. } => missing_hint(*kind),
+        Fault::Invalid { hint, .. } => hint.unwrap_or("run the command with `--help` to see how to call it"),
         Fault::Io { doing: "open the workspace", .. } => {
             "give the path of a folder that exists; a relative path starts at the current folder"
         }
@@ -116,59 +113,22 @@ pub(crate) fn hint(fault: &Fault) -> String {
     hint.into()
 }
 
-fn missing_hint(what: &str) -> &'static str {
-    if what.starts_with("the turn ") {
-        "it has ended, was not used for a day, or belongs to another workspace: `unset TOLLGATE_TURN` if that names it; \
-         `tollgate turn list` lists the running turns, `tollgate turn begin` starts one"
-    } else if what.starts_with("the recovery ") {
-        "run `tollgate recovery list` to see all entries"
-    } else if what.starts_with("the task ") {
-        "run `tollgate task list` to see all tasks"
-    } else if what.starts_with("the vault ") {
-        "run `tollgate init --vault` to create one, or set `dir` under `[vault]` in `.tollgate/config.toml` to its folder"
-    } else if what.starts_with("the branch ") {
-        "push the branch once, as in `git push -u origin main`, or set `branch` under `[vault]` in `.tollgate/config.toml`"
-    } else if what.starts_with("the token ") {
-        "run `tollgate token list` to see all tokens of this workspace"
-    } else if what == "the current folder" {
-        "go to a folder that exists, or give the workspace with `-C DIR`"
-    } else {
-        "check the path: a relative path starts at the current folder, or at `-C DIR`"
-    }
-}
-
-/// The library's message says what is wrong with the call; these hints name the options of the command line.
-fn invalid_hint(what: &str) -> &'static str {
-    if what.ends_with("is named twice in one change") {
-        "name each file once per call: put all edits of one file into one change, and move a file only to another path"
-    } else if what.ends_with("cannot be moved onto itself") {
-        "give another path as the target"
-    } else if what.starts_with("a draft cannot go to `Done`") {
-        "omit `--to`: the draft then goes to `Pending_Approval`"
-    } else if what.ends_with("larger files cannot be edited") {
-        "write the whole file with `tollgate write`"
-    } else if what.starts_with("the path is empty") {
-        "give the path of a file"
-    } else if what.starts_with("this git worktree shares") {
-        "run `tollgate init --vault` in the main tree, or set `tree` under `[vault]` in `.tollgate/config.toml`: to the path of \
-         the tree that has the vault, or to `own`"
-    } else if what.ends_with(NOT_IN_HOME) {
-        "run `tollgate init -C DIR` for the folder of your project and work there, or `tollgate init` here to guard this folder \
-         and everything below it"
-    } else if what.contains("belongs to another user") {
-        "if you trust that user, run `tollgate trust` in your own terminal"
-    } else if what.contains("it cannot be guarded here") {
-        "allow what is missing, or take a weaker level with `--mode gate` or `--mode observe`; `tollgate doctor` shows which ones \
-         are possible here"
-    } else if what == RUN_KILLED {
-        "look at what the command has done so far, then run it again"
-    } else if what.contains("is not a folder in the workspace") {
-        "give `--pass` a folder below the root of the workspace"
-    } else if what.starts_with("invalid `TOLLGATE_") {
-        UNSET_IT
-    } else if what.contains("changes all the time") {
-        "stop the program that writes to it, then try again"
-    } else {
-        "run the command with `--help` to see how to call it"
+fn missing_hint(kind: MissingKind) -> &'static str {
+    match kind {
+        MissingKind::Turn => {
+            "it has ended, was not used for a day, or belongs to another workspace: `unset TOLLGATE_TURN` if that names it; \
+             `tollgate turn list` lists the running turns, `tollgate turn begin` starts one"
+        }
+        MissingKind::RecoveryEntry => "run `tollgate recovery list` to see all entries",
+        MissingKind::Task => "run `tollgate task list` to see all tasks",
+        MissingKind::Vault => {
+            "run `tollgate init --vault` to create one, or set `dir` under `[vault]` in `.tollgate/config.toml` to its folder"
+        }
+        MissingKind::Branch => {
+            "push the branch once, as in `git push -u origin main`, or set `branch` under `[vault]` in `.tollgate/config.toml`"
+        }
+        MissingKind::Token => "run `tollgate token list` to see all tokens of this workspace",
+        MissingKind::CurrentFolder => "go to a folder that exists, or give the workspace with `-C DIR`",
+        _ => "check the path: a relative path starts at the current folder, or at `-C DIR`",
     }
 }

@@ -73,13 +73,14 @@ pub(crate) fn nothing_changed(fault: Fault) -> Fault {
     }
 }
 
-/// The end of the message about a home folder.
-pub(super) const NOT_IN_HOME: &str =
-    "contains your home folder and is not set up, so tollgate creates no state there";
-
 /// The fault of a command in the user's home, or in a folder above it.
-pub(crate) fn home_is_not_set_up(root: &Path) -> String {
-    format!("`{}` {NOT_IN_HOME}", plain(&root.to_string_lossy()))
+pub(crate) fn home_is_not_set_up(root: &Path) -> Fault {
+    let root = plain(&root.to_string_lossy());
+    Fault::invalid_with_hint(
+        format!("`{root}` contains your home folder and is not set up, so tollgate creates no state there"),
+        "run `tollgate init -C DIR` for the folder of your project and work there, or `tollgate init` here to guard this folder \
+         and everything below it",
+    )
 }
 
 /// State that a command created in a folder that was not set up.

@@ -63,13 +63,12 @@ pub(crate) use recovery::{
     to_undo,
 };
 pub(crate) use refusal::refused;
-pub(crate) use run::{NoteReader, RUN_KILLED, did_not_start, no_prologue, run_notes, run_refused};
+pub(crate) use run::{NoteReader, did_not_start, no_prologue, run_killed, run_notes, run_refused};
 pub(crate) use serve::{NOTIFY_NOT_TRUSTED, agent_of_server, serving};
 pub(crate) use status::{missing_vault, status};
 pub(crate) use task::{
     bad_priority, bad_verdict, board, closes_a_circle, event_line, figures, imported, log_line, may_claim,
-    no_such_task, no_vault, not_imported, not_prose, task_added, task_for_decision, task_is_there,
-    task_shown, unfit,
+    no_vault, not_imported, not_prose, task_added, task_for_decision, task_is_there, task_shown, unfit,
 };
 pub(crate) use text::{Viewpoint, ago, count, counted, quoted, short, shown, size, word};
 pub(crate) use token::{token_added, token_removed, tokens};

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 
+use tollgate::error::Fault;
 use tollgate::guard::Refused;
 use tollgate::visible::plain;
 use tollgate_run::{RunEnd, RunLevel, RunNote, RunOutcome};
@@ -11,8 +12,12 @@ use super::text::Viewpoint;
 use crate::answer::json_line;
 
 /// The supervisor has died.
-pub(crate) const RUN_KILLED: &str = "the process that guards the command was killed; `tollgate ledger tail` shows which \
-                                     changes were made";
+pub(crate) fn run_killed() -> Fault {
+    Fault::invalid_with_hint(
+        "the process that guards the command was killed; `tollgate ledger tail` shows which changes were made",
+        "look at what the command has done so far, then run it again",
+    )
+}
 
 /// The file that says how to guard a command is gone.
 pub(crate) fn no_prologue() -> &'static str {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use jiff::Timestamp;
-use tollgate::error::Fault;
+use tollgate::error::{Fault, MissingKind};
 use tollgate::event::Fragment;
 use tollgate::ledger::Entry;
 use tollgate::name::Agent;
@@ -27,11 +27,7 @@ const FIRST: usize = 40;
 // Usage errors
 
 pub(crate) fn no_vault(view: &Viewpoint, folder: &Path) -> Fault {
-    Fault::Missing { what: format!("the vault `{}`", shown(view, folder)) }
-}
-
-pub(crate) fn no_such_task(task: &TaskName) -> Fault {
-    Fault::Missing { what: format!("the task `{task}`") }
+    Fault::missing(MissingKind::Vault, format!("the vault `{}`", shown(view, folder)))
 }
 
 pub(crate) fn bad_priority(text: &str) -> String {

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use tollgate::error::Fault;
 use tollgate::visible::plain;
 
 use super::task::unrendered;
@@ -115,8 +116,12 @@ pub(crate) fn half_a_login(set: &str, missing: &str) -> String {
 }
 
 /// The fault of a workspace whose state belongs to somebody else.
-pub(crate) fn foreign_state(root: &Path, owner: u32) -> String {
-    format!("`{}/.tollgate` belongs to another user, with the id {owner}", plain(&root.to_string_lossy()))
+pub(crate) fn foreign_state(root: &Path, owner: u32) -> Fault {
+    let root = plain(&root.to_string_lossy());
+    Fault::invalid_with_hint(
+        format!("`{root}/.tollgate` belongs to another user, with the id {owner}"),
+        "if you trust that user, run `tollgate trust` in your own terminal",
+    )
 }
 
 /// For the agent: a formatter that was not run.

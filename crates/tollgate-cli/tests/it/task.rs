@@ -306,7 +306,7 @@ fn a_draft_is_added_to_the_task_and_waits_for_approval() {
     exit 2
     --- stderr
     error: a draft cannot go to `Done`: it goes to `Pending_Approval`, where a person decides
-    hint: omit `--to`: the draft then goes to `Pending_Approval`
+    hint: name no next state (`to`): the draft then goes to `Pending_Approval`
     "#);
     world.run(&format!("task release rent --claim-id {id}")).is(0);
     let text = fs::read_to_string(world.path("vault/Pending_Approval/rent.md")).unwrap();

@@ -85,7 +85,7 @@ pub(super) fn fill(
 /// Copies the bytes and the metadata of a file that a command has written. Returns the hash of the bytes.
 pub(super) fn copy(root: &Root, staged: &mut Target, from: &Path) -> Result<Digest> {
     let Found::File(source) = root.spot_of_command(from)?.open()? else {
-        return Err(Fault::Missing { what: format!("`{}`", from.display()) });
+        return Err(Fault::no_file(from));
     };
     let (mut at, has_holes) = (0, source.has_holes());
     let digest = source.stream(|chunk| {

@@ -65,7 +65,8 @@ pub(super) fn passed(workspace: &Workspace, reach: &Reach, rules: &IgnoreRules) 
             Ok(below) if folder.is_dir() && !below.as_os_str().is_empty() => passed.push(below.to_owned()),
             _ => {
                 let what = format!("`{}` is not a folder in the workspace", given.display());
-                return Err(Fault::invalid(what));
+                let hint = "give `--pass` a folder below the root of the workspace";
+                return Err(Fault::invalid_with_hint(what, hint));
             }
         }
     }

@@ -100,9 +100,9 @@ pub(super) async fn change_priority(request: TaskRequest, Form(form): Form<Prior
             };
             match with_priority(&sheet.text, priority) {
                 Some(text) => vault.edit(task, person, form.seen, &text, Timestamp::now()),
-                None => Err(tollgate::error::Fault::Invalid {
-                    what: format!("the priority in `{task}` is not clear: run `tollgate task edit`"),
-                }),
+                None => Err(tollgate::error::Fault::invalid(format!(
+                    "the priority in `{task}` is not clear: run `tollgate task edit`"
+                ))),
             }
         })
         .await
@@ -142,7 +142,7 @@ async fn added(site: &Site, form: NewTaskForm) -> Result<Landed, Trouble> {
     let landed = site.blocking(move |site| {
         let open = site.open()?;
         let Some(vault) = open.as_ref().and_then(|open| open.vault.as_ref()) else {
-            return Err(tollgate::error::Fault::Missing { what: "the vault".into() });
+            return Err(tollgate::error::Fault::missing(tollgate::error::MissingKind::Vault, "the vault"));
         };
         vault.add_titled(&form.title, &[], &text, Timestamp::now())
     });

@@ -51,7 +51,7 @@ impl TaskRequest {
         let made = self.visit.site.blocking(move |site| {
             let open = site.open()?;
             let Some(vault) = open.as_ref().and_then(|open| open.vault.as_ref()) else {
-                return Err(Fault::Missing { what: format!("the task `{task}`") });
+                return Err(Fault::no_task(&task));
             };
             with_retry(|| make(vault, &task, &site.options.person), &sleep)
         });

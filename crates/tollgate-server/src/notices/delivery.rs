@@ -53,7 +53,7 @@ impl NoticeTarget {
             (Some(_), None) => {
                 let what =
                     "`[notify] webhook` needs a secret for its signature: set `TOLLGATE_NOTIFY_SECRET`";
-                return Err(Fault::Invalid { what: what.to_owned() });
+                return Err(Fault::invalid(what.to_owned()));
             }
         };
         Ok(Self { settings, webhook, pauses: PAUSES.to_vec() })
@@ -77,11 +77,9 @@ impl Webhook {
     /// With this secret: `whsec_` and base64, or any text.
     pub fn new(url: String, secret: &str) -> Result<Self> {
         let key = match secret.strip_prefix("whsec_") {
-            Some(encoded) => {
-                base64::engine::general_purpose::STANDARD.decode(encoded).map_err(|_| Fault::Invalid {
-                    what: "the secret of the webhook has `whsec_`, but not base64 after it".into(),
-                })?
-            }
+            Some(encoded) => base64::engine::general_purpose::STANDARD.decode(encoded).map_err(|_| {
+                Fault::invalid("the secret of the webhook has `whsec_`, but not base64 after it")
+            })?,
             None => secret.as_bytes().to_vec(),
         };
         Ok(Self { url, key })

@@ -147,7 +147,7 @@ impl Session {
         match self {
             Self::Library(held) => match held.0.read(&held.1, file, Part::Whole)? {
                 Outcome::Done(read) => Ok(read.bytes),
-                Outcome::Refused(refused) => Err(Fault::Invalid { what: format!("{refused:?}") }),
+                Outcome::Refused(refused) => Err(Fault::invalid(format!("{refused:?}"))),
             },
             Self::Mcp(client) => {
                 let path = agent.root.join(file);
@@ -184,7 +184,7 @@ impl Session {
                     Outcome::Done(_) => Ok(Came::Done),
                     Outcome::Refused(refused) => match refused.refusals()[0].error_type() {
                         ErrorType::StaleFile | ErrorType::FileBusy => Ok(Came::Refused),
-                        other => Err(Fault::Invalid { what: format!("refused: {other}") }),
+                        other => Err(Fault::invalid(format!("refused: {other}"))),
                     },
                 }
             }
@@ -322,7 +322,7 @@ impl Client {
             .spawn()
             .map_err(fault)?;
         let (Some(output), Some(input)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(Fault::Invalid { what: "the MCP server has no pipes".to_owned() });
+            return Err(Fault::invalid("the MCP server has no pipes"));
         };
         let mut client = Self { child, input: BufReader::new(input), output };
         let who = json!({
@@ -342,8 +342,7 @@ impl Client {
         self.say(&json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}))?;
         let mut line = String::new();
         self.input.read_line(&mut line).map_err(broken)?;
-        let answer: Value =
-            serde_json::from_str(&line).map_err(|error| Fault::Invalid { what: error.to_string() })?;
+        let answer: Value = serde_json::from_str(&line).map_err(|error| Fault::invalid(error.to_string()))?;
         Ok(answer["result"].clone())
     }
 

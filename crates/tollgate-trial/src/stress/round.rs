@@ -117,7 +117,7 @@ pub(crate) fn run(
 }
 
 fn gone(what: &str) -> Fault {
-    Fault::Invalid { what: format!("the thread of `{what}` panicked") }
+    Fault::invalid(format!("the thread of `{what}` panicked"))
 }
 
 /// Everybody who takes part.

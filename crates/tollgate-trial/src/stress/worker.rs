@@ -116,5 +116,5 @@ impl WorkerArgs {
 }
 
 fn lost(why: impl std::fmt::Debug) -> Fault {
-    Fault::Invalid { what: format!("{why:?}") }
+    Fault::invalid(format!("{why:?}"))
 }

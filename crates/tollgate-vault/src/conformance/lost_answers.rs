@@ -40,7 +40,7 @@ impl Forgetful {
         }
         self.losing.fetch_sub(1, Ordering::SeqCst);
         self.lost.fetch_add(1, Ordering::SeqCst);
-        StepOutcome::Unknown(Fault::Invalid { what: "the answer was lost".to_owned() })
+        StepOutcome::Unknown(Fault::invalid("the answer was lost"))
     }
 }
 

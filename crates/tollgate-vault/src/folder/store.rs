@@ -227,7 +227,7 @@ impl Store for FolderStore {
                 Ok(StepOutcome::Done(landed))
             }
             Moved::Taken => Ok(StepOutcome::Conflict),
-            Moved::Missing => Err(Fault::Missing { what: format!("`{}`", stage.display()) }),
+            Moved::Missing => Err(Fault::no_file(stage)),
         }
     }
 

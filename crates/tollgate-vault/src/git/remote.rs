@@ -11,7 +11,7 @@ use std::fs::File;
 
 use super::card::{Card, is_oid, ref_of};
 use super::run::{Git, Ran};
-use tollgate_base::error::{Fault, Result};
+use tollgate_base::error::{Fault, MissingKind, Result};
 
 /// Where the copies of the remote's refs are kept in the user's repository.
 const MIRROR: &str = "refs/tollgate/seen";
@@ -112,7 +112,8 @@ impl Remote {
     }
 
     fn no_branch(&self) -> Fault {
-        Fault::Missing { what: format!("the branch `{}` of the remote `{}`", self.branch, self.name) }
+        let what = format!("the branch `{}` of the remote `{}`", self.branch, self.name);
+        Fault::missing(MissingKind::Branch, what)
     }
 
     pub(super) fn unreachable(&self, what: &str) -> Fault {

@@ -151,7 +151,7 @@ impl FolderView {
             Ok(Ok(_)) => Ok(TakenByHand::Yes),
             Ok(Err(Denial::Changed(_))) => Ok(TakenByHand::Again),
             Ok(Err(denial)) => Ok(TakenByHand::No(denial.to_string())),
-            Err(Fault::Invalid { what }) => Ok(TakenByHand::No(what)),
+            Err(Fault::Invalid { what, .. }) => Ok(TakenByHand::No(what)),
             Err(fault) => Err(ViewTrouble::of_store(fault)),
         }
     }
@@ -266,7 +266,7 @@ impl FolderView {
             Ok(StepOutcome::Conflict | StepOutcome::Changed) => {
                 "there is another task of this name".to_owned()
             }
-            Err(Fault::Invalid { what }) => what,
+            Err(Fault::Invalid { what, .. }) => what,
             Err(fault) => return Err(ViewTrouble::of_store(fault)),
         };
         self.notes.gone(task, State::NeedsAction)?;

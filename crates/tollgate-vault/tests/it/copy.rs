@@ -202,7 +202,7 @@ impl<'s> Failing<'s> {
 impl Failing<'_> {
     fn change(&self) -> Result<()> {
         let left = self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
-        left.map(drop).map_err(|_| Fault::Invalid { what: "the cable is cut".to_owned() })
+        left.map(drop).map_err(|_| Fault::invalid("the cable is cut"))
     }
 }
 

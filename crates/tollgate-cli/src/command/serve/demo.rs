@@ -418,7 +418,7 @@ impl Worker {
                 return Ok(Some("refused, then merged with what the editor or another agent wrote".into()));
             }
         }
-        Err(Fault::Invalid { what: format!("`{}` changes all the time", path.display()) })
+        Err(Fault::invalid(format!("`{}` changes all the time", path.display())))
     }
 }
 

@@ -4,6 +4,7 @@ use std::thread::sleep;
 
 use clap::Args;
 use serde_json::json;
+use tollgate::error::Fault;
 use tollgate::name::Agent;
 use tollgate::vault::retry::with_retry;
 use tollgate::vault::{ClaimKind, ClaimRequest, Claimed, Denial, DenialReason, TaskName};
@@ -67,7 +68,7 @@ fn claim(
                 &sleep,
             )? {
                 Ok(claimed) => Ok(with_notes(said_claimed(invocation, &claimed), notes)),
-                Err(Denial::Missing(task)) => Err(words::no_such_task(&task).into()),
+                Err(Denial::Missing(task)) => Err(Fault::no_task(&task).into()),
                 Err(denied) => {
                     // The log has the event of a claim that was lost.
                     if !denied.is_lost_by(agent) {

@@ -5,6 +5,7 @@ use std::thread::sleep;
 use clap::Args;
 use serde_json::{Value, json};
 use tollgate::digest::Digest;
+use tollgate::error::Fault;
 use tollgate::name::Agent;
 use tollgate::vault::retry::with_retry;
 use tollgate::vault::shown::MOST_SHOWN;
@@ -262,7 +263,7 @@ pub(super) fn said(
     by: &str,
 ) -> Result<Answer, CliError> {
     match decided {
-        Err(Denial::Missing(task)) => Err(words::no_such_task(&task).into()),
+        Err(Denial::Missing(task)) => Err(Fault::no_task(&task).into()),
         Err(why) => {
             let notes = words::decision_denied(&why, verb);
             Ok(refused_with(task, "not_possible", &why.to_string(), notes))

@@ -2,9 +2,6 @@
 //! machines differ. Fails if a ratio is worse than promised in `docs/engines.md`.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark may")]
 
-#[path = "../src/tests/cluster.rs"]
-mod cluster;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -15,10 +12,9 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tollgate_etcd::{EtcdOptions, EtcdStore, EtcdUrl};
+use tollgate_testing::etcd::{self, Cluster};
 use tollgate_vault::store::{Hint, Watch};
 use tollgate_vault::{ClaimKind, ClaimQueue, ClaimRequest, State, Terms, Vault};
-
-use cluster::Cluster;
 
 /// How many claims are measured at once.
 const CLAIMS: usize = 400;
@@ -116,7 +112,7 @@ struct Cost {
 
 /// What the work costs that does this many operations.
 fn cost(cluster: &Cluster, operations: usize, work: impl FnOnce()) -> Cost {
-    let used = || (cluster.processor_time(), cluster::processor_time("self"));
+    let used = || (cluster.processor_time(), etcd::processor_time("self"));
     let (before, began) = (used(), Instant::now());
     work();
     let (after, took) = (used(), began.elapsed());
@@ -275,7 +271,7 @@ fn gaps(cluster: &mut Cluster) -> (Duration, Duration) {
     let (bare, ours) = thread::scope(|scope| {
         let bare = scope.spawn(move || {
             let body = json!({ "key": "YQ==", "value": "YQ==" });
-            while !others.iter().any(|port| cluster::post(*port, "/v3/kv/put", &body).is_some()) {}
+            while !others.iter().any(|port| etcd::post(*port, "/v3/kv/put", &body).is_some()) {}
             died.elapsed()
         });
         let ours = scope.spawn(move || {
@@ -324,7 +320,7 @@ fn main() {
         return;
     }
     let is_wanted = |part: &str| parts.is_empty() || parts.iter().any(|wanted| wanted == part);
-    let mut cluster = Cluster::start();
+    let mut cluster = Cluster::durable();
     println!("| what | measured | claims, against it | aim |");
     println!("|---|---|---|---|");
     if is_wanted("claims") {

@@ -7,9 +7,8 @@
     reason = "a benchmark prints its figures and stops at the first surprise"
 )]
 
-#[path = "../tests/it/server.rs"]
-#[expect(dead_code, reason = "the tests use more of it")]
-mod server;
+#[path = "../tests/it/stores.rs"]
+mod stores;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -25,13 +24,14 @@ use tokio_postgres::{Client, Config, NoTls, Statement};
 use tollgate_base::error::Result;
 use tollgate_base::task::{State, TaskName};
 use tollgate_postgres::PostgresStore;
+use tollgate_testing::postgres::{Server, is_installed};
 use tollgate_vault::event::{Entry, EventPage};
 use tollgate_vault::store::{Scan, Wake};
 use tollgate_vault::{
     ClaimKind, ClaimRequest, Release, Step, StepId, StepOutcome, Store, Task, Terms, Vault,
 };
 
-use server::Server;
+use stores::Stores;
 
 const ROUNDS: usize = 7;
 const OPERATIONS: usize = 800;
@@ -40,7 +40,7 @@ const LISTENERS: usize = 200;
 fn main() {
     let parts: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
     // `cargo test --benches` only wants to know whether it starts.
-    if !server::is_installed() || parts.iter().any(|word| word == "--test") {
+    if !is_installed() || parts.iter().any(|word| word == "--test") {
         return;
     }
     let is_wanted = |part: &str| parts.is_empty() || parts.iter().any(|wanted| wanted == part);
@@ -104,7 +104,7 @@ fn timed<C: Send>(server: &Server, clients: &mut [C], work: impl Fn(usize, &mut 
 
 /// How much processor time each process of a server has used so far.
 fn server_times(server: &Server) -> BTreeMap<String, Duration> {
-    let data = server.folder.path().join("data");
+    let data = server.folder().join("data");
     let is_of_server =
         |entry: &fs::DirEntry| fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd == data);
     let processes = fs::read_dir("/proc").expect("processes").flatten().filter(is_of_server);

@@ -10,6 +10,7 @@ use serde_json::Value;
 use tollgate::event::{Event, TurnMark};
 use tollgate::ledger::{Entry, Ledger};
 use tollgate::settings::Durability;
+use tollgate_testing::strace;
 
 use crate::chance::Dice;
 use crate::endpoint::{Endpoint, Reply};
@@ -23,31 +24,9 @@ const CALLS: &str =
 /// More than one page.
 const LINES: u64 = 700;
 
-fn trace(world: &World, injections: &[String], log: &Path) {
-    let mut words = vec!["-f".to_owned(), "-qq".into(), "-o".into(), log.to_str().unwrap().into()];
-    words.push(format!("--trace={CALLS}"));
-    words.extend_from_slice(injections);
-    words.extend(
-        ["--", env!("CARGO_BIN_EXE_tollgate"), "export", "--to", "ndjson", "--out", "out"].map(str::to_owned),
-    );
-    // strace dies by the same signal as the command.
-    let _ = world.program("strace", words).ends();
-}
-
-/// The calls that change a file, each by its name and its number among the calls of that name.
-fn changing_calls(log: &str) -> Vec<(String, usize)> {
-    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
-    let mut changing = Vec::new();
-    for line in log.lines() {
-        let call = line.split_once(' ').map_or(line, |(_, rest)| rest.trim_start());
-        let Some((name, rest)) = call.split_once('(') else { continue };
-        let nth = seen.entry(name.to_owned()).or_default();
-        *nth += 1;
-        if !name.starts_with("openat") || rest.contains("O_CREAT") {
-            changing.push((name.to_owned(), *nth));
-        }
-    }
-    changing
+fn trace(world: &World, kill: &[String], log: &Path) {
+    let export = [env!("CARGO_BIN_EXE_tollgate"), "export", "--to", "ndjson", "--out", "out"];
+    let _ = world.program("strace", strace::arguments(CALLS, log, kill, export)).ends();
 }
 
 #[test]
@@ -56,14 +35,15 @@ fn killed_before_every_call_that_changes_a_file_the_next_export_completes_the_fi
     let log = recorded.tmp().join("strace");
     trace(&recorded, &[], &log);
     assert_eq!(is_complete(&fs::read_to_string(recorded.path("out")).unwrap(), LINES), 700);
-    let calls = changing_calls(&fs::read_to_string(&log).unwrap());
+    let calls = strace::calls(&fs::read_to_string(&log).unwrap());
+    let calls: Vec<_> = calls.into_iter().filter(strace::Call::changes).collect();
     assert!(calls.len() > 10, "{calls:?}");
     let mut repeated = 0;
-    for (name, nth) in calls {
+    for call in calls {
         let world = world_with(LINES, 300);
         let log = world.tmp().join("strace");
-        trace(&world, &[format!("--inject={name}:signal=KILL:when={nth}")], &log);
-        assert!(fs::read_to_string(&log).unwrap().contains("killed by SIGKILL"), "{name} {nth}");
+        trace(&world, &[call.inject("signal=KILL")], &log);
+        assert!(fs::read_to_string(&log).unwrap().contains("killed by SIGKILL"), "{call:?}");
         world.run("export --to ndjson --out out").is(0);
         let count = is_complete(&fs::read_to_string(world.path("out")).unwrap(), LINES);
         repeated += usize::from(count > 700);

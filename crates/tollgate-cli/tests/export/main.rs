@@ -11,9 +11,6 @@ mod lines;
 mod memory;
 mod peers;
 mod receivers;
-#[path = "../../../tollgate-postgres/tests/it/server.rs"]
-#[expect(dead_code, reason = "the tests of the store use more of it")]
-mod server;
 mod tools;
 mod traces;
 mod vaults;

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use crate::server::{Server, is_installed};
 use crate::world::World;
+use tollgate_testing::postgres::{Server, is_installed};
 
 fn events(world: &World, words: &str) -> Vec<Value> {
     let text = world.run(&format!("export --to cloudevents {words}")).is(0).stdout();
@@ -15,7 +15,7 @@ fn the_events_of_all_machines_are_exported_from_the_engine_with_the_same_ids() {
     if !is_installed() {
         return;
     }
-    let server = Server::start("fsync = off");
+    let server = Server::shared();
     let settings = format!("[vault]\nstore = \"{}\"\nretry = []\n", server.url("team"));
     let (one, other) = (World::with(&settings), World::with(&settings));
     for (machine, agent) in [(&one, "blue"), (&other, "red")] {

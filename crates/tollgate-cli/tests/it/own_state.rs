@@ -7,8 +7,8 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
+use tollgate_testing::etcd::Cluster;
 
-use crate::engines::cluster::Cluster;
 use crate::git::{self, Remote};
 use crate::hook::Program;
 use crate::world::{World, until};
@@ -230,7 +230,7 @@ fn no_entry_of_the_state_is_followed_over_git() {
 
 #[test]
 fn no_entry_of_the_state_is_followed_on_an_engine_with_a_view() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::shared();
     let world = World::with(&format!(
         "{QUICK}[vault]\nstore = \"{}\"\nview = true\nsettle = \"1ms\"\nretry = []\n",
         cluster.url()

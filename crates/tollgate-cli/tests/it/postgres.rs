@@ -1,15 +1,11 @@
 //! Tasks in PostgreSQL, as whole programs: two machines, a copy there and back, and what `doctor` says.
 
-#[path = "../../../tollgate-postgres/tests/it/server.rs"]
-#[expect(dead_code, reason = "the tests of the store use more of it")]
-pub(crate) mod server;
-
 use std::cell::RefCell;
 use std::fs;
 
 use serde_json::json;
+use tollgate_testing::postgres::{Server, is_installed};
 
-use self::server::{Server, is_installed};
 use crate::view;
 use crate::world::World;
 
@@ -23,7 +19,7 @@ fn two_machines_share_their_tasks_and_their_figures() {
     if !is_installed() {
         return;
     }
-    let server = Server::start("fsync = off");
+    let server = Server::shared();
     let url = server.url("team");
     let (one, other) = (machine(&url), machine(&url));
     one.run("task add water-the-plants --agent ada").is(0);
@@ -55,7 +51,7 @@ fn workers_and_servers_keep_the_folders_too() {
     if !is_installed() {
         return;
     }
-    let server = Server::start("fsync = off");
+    let server = Server::shared();
     view::workers_and_servers(&server.url("team"));
 }
 
@@ -64,7 +60,7 @@ fn a_vault_goes_to_postgresql_and_back_by_command() {
     if !is_installed() {
         return;
     }
-    let server = Server::start("fsync = off");
+    let server = Server::shared();
     let url = server.url("team");
     let world = World::new();
     world.run("init --vault").is(0);

@@ -3,11 +3,11 @@
 //! `strace` kills the command just before the call. The next command must find the task in exactly one folder, either in its
 //! old state or in its new one. The same verb must then succeed, or have succeeded. The ledger has it once.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
 use serde_json::{Value, json};
+use tollgate_testing::strace;
 
 use crate::world::World;
 
@@ -43,30 +43,15 @@ fn words(line: &str) -> Vec<String> {
     line.split(' ').map(str::to_owned).collect()
 }
 
-fn trace(world: &World, more: &[String], verb: &[String], log: &Path) {
-    let mut all = vec!["-f".to_owned(), "-qq".into(), "-o".into(), log.to_str().unwrap().into()];
-    all.extend([format!("--trace={CALLS}")]);
-    all.extend(more.iter().cloned());
-    all.extend(["--".into(), env!("CARGO_BIN_EXE_tollgate").into()]);
-    all.extend(verb.iter().cloned());
-    // strace dies by the same signal, so its log tells whether the command was killed. A person decides on a terminal.
-    let _ = world.program("strace", all).typed("yes");
+fn trace(world: &World, kill: &[String], verb: &[String], log: &Path) {
+    let command = [env!("CARGO_BIN_EXE_tollgate")].into_iter().chain(verb.iter().map(String::as_str));
+    // The log tells whether the command was killed. A person decides on a terminal.
+    let _ = world.program("strace", strace::arguments(CALLS, log, kill, command)).typed("yes");
 }
 
-/// The calls that change a file, each by its name and its number among the calls of that name.
-pub(crate) fn changing_calls(log: &str) -> Vec<(String, usize)> {
-    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
-    let mut changing = Vec::new();
-    for line in log.lines() {
-        let call = line.split_once(' ').map_or(line, |(_, rest)| rest.trim_start());
-        let Some((name, rest)) = call.split_once('(') else { continue };
-        let nth = seen.entry(name.to_owned()).or_default();
-        *nth += 1;
-        if !name.starts_with("openat") || rest.contains("O_CREAT") {
-            changing.push((name.to_owned(), *nth));
-        }
-    }
-    changing
+/// The calls that change a file.
+pub(crate) fn changing_calls(log: &str) -> Vec<strace::Call> {
+    strace::calls(log).into_iter().filter(strace::Call::changes).collect()
 }
 
 fn dies_at_every_call(settings: &str, verb: &Verb) {
@@ -83,26 +68,25 @@ fn dies_at_every_call(settings: &str, verb: &Verb) {
     let calls = changing_calls(&fs::read_to_string(&log).unwrap());
     assert!(calls.len() > 5, "{calls:?}");
     let (mut undone, mut done) = (0, 0);
-    for (number, (name, nth)) in calls.iter().enumerate() {
+    for (number, call) in calls.iter().enumerate() {
         let task = format!("t{number}");
         world.run(&format!("task add {task}")).is(0);
         (verb.before)(&world, &task);
-        let kill = format!("--inject={name}:signal=KILL:when={nth}");
-        trace(&world, &[kill], &(verb.words)(&world, &task), &log);
+        trace(&world, &[call.inject("signal=KILL")], &(verb.words)(&world, &task), &log);
         let trace = fs::read_to_string(&log).unwrap();
-        assert!(trace.contains("+++ killed by SIGKILL +++"), "{name} {nth}\n{trace}");
+        assert!(trace.contains("+++ killed by SIGKILL +++"), "{call:?}\n{trace}");
         // The next command recovers the interrupted step, whatever it does itself.
         let found = row(&world, &task);
         let state = found["state"].as_str().unwrap();
         if state == verb.states[0] {
             undone += 1;
             world.tollgate((verb.words)(&world, &task)).typed("yes").is(0);
-            assert_eq!(row(&world, &task)["state"], verb.states[1], "{name} {nth}");
+            assert_eq!(row(&world, &task)["state"], verb.states[1], "{call:?}");
         } else {
-            assert_eq!(state, verb.states[1], "{name} {nth}");
+            assert_eq!(state, verb.states[1], "{call:?}");
             done += 1;
         }
-        recorded_once(&world, &format!("{task}.md"), verb.line, &format!("{name} {nth}"));
+        recorded_once(&world, &format!("{task}.md"), verb.line, &format!("{call:?}"));
     }
     assert!(undone > 0 && done > 0, "some of each: {undone} {done} of {}", calls.len());
     world.run("ledger verify").is(0);

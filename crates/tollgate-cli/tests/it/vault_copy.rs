@@ -1,10 +1,10 @@
 //! A vault on its way through every kind of store: folders, etcd, git, PostgreSQL, and folders again.
 
 use serde_json::json;
+use tollgate_testing::etcd::Cluster;
+use tollgate_testing::postgres::{Server, is_installed};
 
-use crate::engines::cluster::Cluster;
 use crate::git::Remote;
-use crate::postgres::server::{Server, is_installed};
 use crate::world::World;
 
 #[test]
@@ -12,7 +12,7 @@ fn a_vault_goes_through_every_store_and_comes_back_as_it_was() {
     if !is_installed() {
         return;
     }
-    let (cluster, server, remote) = (Cluster::start(), Server::start("fsync = off"), Remote::with_tasks(0));
+    let (cluster, server, remote) = (Cluster::shared(), Server::shared(), Remote::with_tasks(0));
     let (etcd, postgres) = (cluster.url(), server.url("copied"));
     let first = World::new();
     first.run("init --vault").is(0);

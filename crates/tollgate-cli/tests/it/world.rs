@@ -9,11 +9,12 @@ use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::LazyLock;
 use std::sync::mpsc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use jsonschema::Validator;
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
+pub(crate) use tollgate_testing::until;
 
 /// The longest time for a command. Only a command that hangs takes longer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
@@ -166,19 +167,6 @@ pub(crate) fn name_of(word: &str) -> Option<&'static str> {
         Some("[TIME]")
     } else {
         None
-    }
-}
-
-/// Waits until something happens. Fails if it does not.
-#[track_caller]
-pub(crate) fn until<T>(what: &str, mut there: impl FnMut() -> Option<T>) -> T {
-    let patience = Instant::now() + PATIENCE;
-    loop {
-        if let Some(found) = there() {
-            return found;
-        }
-        assert!(Instant::now() < patience, "timeout while waiting for {what}");
-        thread::sleep(Duration::from_millis(5));
     }
 }
 

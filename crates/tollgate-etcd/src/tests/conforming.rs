@@ -12,6 +12,7 @@ use tollgate_base::error::Result;
 use tollgate_base::lock::Pauses;
 use tollgate_base::name::StepId;
 use tollgate_base::task::TaskName;
+use tollgate_testing::etcd::Cluster;
 use tollgate_vault::claim_lock::Liveness;
 use tollgate_vault::conformance::{self, Harness};
 use tollgate_vault::event::{Entry, EventPage};
@@ -20,7 +21,6 @@ use tollgate_vault::state::Slot;
 use tollgate_vault::store::{Scan, TaskSummary, Wake, Watch};
 use tollgate_vault::{Agent, Claim, ClaimId, ClaimLock, State, Step, StepOutcome, Store, Task};
 
-use super::cluster::Cluster;
 use super::opened;
 use crate::layout::{read_task, split_slot, write_task};
 use crate::message::{Act, Txn};
@@ -163,6 +163,6 @@ fn harness(cluster: &Cluster) -> Harness {
 
 #[test]
 fn a_store_on_three_etcd_nodes_conforms() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::shared();
     conformance::run(&|| harness(&cluster));
 }

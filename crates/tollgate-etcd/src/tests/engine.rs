@@ -11,12 +11,13 @@ use tollgate_base::error::{Fault, Result};
 use tollgate_base::lock::Pauses;
 use tollgate_base::name::StepId;
 use tollgate_base::task::TaskName;
+use tollgate_testing::etcd::{Cluster, post};
+use tollgate_testing::free_port;
 use tollgate_vault::event::{Entry, EventPage, Journal};
 use tollgate_vault::step::TextEdit;
 use tollgate_vault::store::Hint;
 use tollgate_vault::{ClaimKind, ClaimRequest, Release, State, Step, StepOutcome, Store, Terms, Vault};
 
-use super::cluster::{Cluster, free_port, post};
 use super::trim::{all, work};
 use super::{fake_node, open, opened, options};
 use crate::client::WATCH;
@@ -42,7 +43,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 
 #[test]
 fn another_machine_hears_of_every_task() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::shared();
     let url = cluster.url();
     let (one, other) = (opened(&url, "one"), opened(&url, "other"));
     let (tell, told) = std::sync::mpsc::channel();
@@ -90,7 +91,7 @@ fn a_watch_on_an_etcd_that_loses_data_is_refused_and_forgotten() {
 
 #[test]
 fn a_step_that_was_taken_is_recognised_by_a_process_whose_view_is_behind() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::shared();
     let url = cluster.url();
     let (one, other) = (opened(&url, "one"), opened(&url, "one"));
     let vault = |store: &Arc<EtcdStore>| Vault::new(Arc::clone(store) as Arc<dyn Store>, Terms::default());
@@ -132,7 +133,7 @@ fn a_step_that_was_taken_is_recognised_by_a_process_whose_view_is_behind() {
 
 #[test]
 fn a_view_whose_revision_was_compacted_is_made_again() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::of(1);
     let url = cluster.url();
     let store = opened(&url, "one");
     add(&*store, "old");
@@ -192,7 +193,7 @@ impl Journal for FullJournal {
 
 #[test]
 fn a_copy_of_events_that_fails_undoes_nothing_and_is_a_problem_until_the_next_one() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::shared();
     let journal = Arc::new(FullJournal(AtomicBool::new(true)));
     let copied = Some(Arc::clone(&journal) as Arc<dyn Journal>);
     let options = options(&cluster.url(), "one", Duration::from_secs(600));
@@ -240,7 +241,7 @@ fn a_node_that_hangs_or_is_dead_costs_a_moment() {
 
 #[test]
 fn a_watch_leaves_a_dead_node_even_if_nothing_is_asked() {
-    let cluster = Cluster::of(1);
+    let cluster = Cluster::shared();
     let (dead, alive) = (free_port(), cluster.ports()[0]);
     let url = cluster.url_of(&format!("127.0.0.1:{dead},127.0.0.1:{alive}"));
     let store = opened(&url, "one");
@@ -256,7 +257,8 @@ fn a_watch_leaves_a_dead_node_even_if_nothing_is_asked() {
 #[test]
 fn a_call_that_reaches_nobody_ends_by_its_deadline_and_says_so() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let store = open(&format!("etcd://127.0.0.1:{port}/x"), "one", Duration::from_secs(60));
+    let options = options(&format!("etcd://127.0.0.1:{port}/x"), "one", Duration::from_secs(60));
+    let store = EtcdStore::open(EtcdOptions { deadline: Duration::from_secs(2), ..options }).unwrap();
     let began = Instant::now();
     let fault = store.scan(State::NeedsAction, Timestamp::now()).unwrap_err();
     assert_eq!(fault.code(), "REMOTE_UNREACHABLE", "{fault}");
@@ -297,7 +299,7 @@ fn an_etcd_that_loses_data_without_other_members_is_refused_if_it_has_none() {
 
 #[test]
 fn a_text_that_is_too_long_for_the_engine_is_refused_before_it_is_sent() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::shared();
     let store = opened(&cluster.url(), "one");
     let name: TaskName = "x".parse().unwrap();
     let largest = vec![b'x'; 1 << 20];
@@ -309,7 +311,7 @@ fn a_text_that_is_too_long_for_the_engine_is_refused_before_it_is_sent() {
 
 #[test]
 fn the_largest_task_is_claimed_released_reclaimed_and_rejected() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::shared();
     let terms = Terms { lease: Duration::from_secs(2), retry: Vec::new(), ..Terms::default() };
     let vault = Vault::new(Arc::new(open(&cluster.url(), "one", terms.lease)), terms);
     let now = Timestamp::now;
@@ -353,7 +355,7 @@ fn every_request_has_an_object_as_its_body() {
 
 #[test]
 fn a_view_that_is_made_again_after_an_outage_wakes_those_who_watch() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::shared();
     let store = opened(&cluster.url(), "one");
     let (tell, told) = std::sync::mpsc::channel();
     let wake = move |hint: Hint| tell.send(hint).unwrap();

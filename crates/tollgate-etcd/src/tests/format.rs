@@ -2,16 +2,16 @@
 
 use jiff::Timestamp;
 use tollgate_base::error::Fault;
+use tollgate_testing::etcd::Cluster;
 use tollgate_vault::{State, Store};
 
-use super::cluster::Cluster;
 use super::opened;
 use crate::layout::FORMAT;
 use crate::message::Act;
 
 #[test]
 fn another_format_is_refused() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::shared();
     let url = cluster.url();
     let refused = |format: u32| {
         let shared = &opened(&url, "other").shared;

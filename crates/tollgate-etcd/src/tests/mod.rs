@@ -1,6 +1,5 @@
 //! The store on real etcd nodes.
 
-mod cluster;
 mod conforming;
 mod deadlines;
 mod engine;

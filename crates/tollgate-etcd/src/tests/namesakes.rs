@@ -5,13 +5,13 @@ use std::sync::{Arc, Barrier};
 use jiff::Timestamp;
 use tollgate_base::name::StepId;
 use tollgate_base::task::TaskName;
+use tollgate_testing::etcd::Cluster;
 use tollgate_vault::state::Slot;
 use tollgate_vault::step::TextEdit;
 use tollgate_vault::{
     ClaimKind, ClaimRequest, Claimed, Release, State, Step, StepOutcome, Store, Task, Terms, Vault,
 };
 
-use super::cluster::Cluster;
 use super::opened;
 use crate::store::EtcdStore;
 
@@ -38,7 +38,7 @@ fn everywhere(url: &str) -> Vec<(String, String)> {
 
 #[test]
 fn a_name_is_free_when_its_task_has_gone_on() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::shared();
     let url = cluster.url();
     let store = opened(&url, "one");
     let name: TaskName = "x".parse().unwrap();
@@ -74,7 +74,7 @@ fn moves(task: &Task, to: &Slot) -> Step {
 
 #[test]
 fn two_tasks_of_a_name_that_go_to_the_same_slot_get_different_names() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::shared();
     let url = cluster.url();
     let (one, other) = (opened(&url, "one"), opened(&url, "other"));
     let name: TaskName = "x".parse().unwrap();
@@ -105,7 +105,7 @@ fn two_tasks_of_a_name_that_go_to_the_same_slot_get_different_names() {
 
 #[test]
 fn of_two_tasks_of_a_name_that_go_to_the_same_slot_at_the_same_time_one_gets_another_name() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::shared();
     let url = cluster.url();
     let stores = [opened(&url, "one"), opened(&url, "other")];
     let mut steps = [Vec::new(), Vec::new()];
@@ -138,7 +138,7 @@ fn of_two_tasks_of_a_name_that_go_to_the_same_slot_at_the_same_time_one_gets_ano
 
 #[test]
 fn two_tasks_of_a_name_are_done_one_after_the_other() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::shared();
     let url = cluster.url();
     let store = opened(&url, "one");
     let name: TaskName = "x".parse().unwrap();

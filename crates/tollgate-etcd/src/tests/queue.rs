@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use tollgate_base::task::TaskName;
+use tollgate_testing::etcd::Cluster;
 use tollgate_vault::state::Slot;
 use tollgate_vault::{ClaimKind, ClaimRequest, State, StepId, Store, Terms, Vault};
 
-use super::cluster::Cluster;
 use super::opened;
 use crate::layout::{TaskHead, write_task};
 use crate::message::Act;
 
 #[test]
 fn what_other_programs_do_to_the_queue_counts() {
-    let cluster = Cluster::of(1);
+    let cluster = Cluster::shared();
     let url = cluster.url();
     let store = opened(&url, "one");
     let name = |name: &str| name.parse::<TaskName>().unwrap();

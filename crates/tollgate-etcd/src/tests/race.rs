@@ -9,9 +9,9 @@ use jiff::Timestamp;
 use tollgate_base::event::ClaimLost;
 use tollgate_base::name::StepId;
 use tollgate_base::task::TaskName;
+use tollgate_testing::etcd::Cluster;
 use tollgate_vault::{ClaimKind, ClaimRequest, Store, Terms, Vault};
 
-use super::cluster::Cluster;
 use super::open;
 
 const MACHINES: usize = 8;
@@ -55,7 +55,7 @@ fn race(cluster: &Cluster, compares: bool) -> BTreeMap<String, Vec<usize>> {
 
 #[test]
 fn of_eight_machines_that_claim_the_same_tasks_one_gets_each() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::shared();
     let owners = race(&cluster, true);
     assert_eq!(owners.len(), TASKS);
     assert!(owners.values().all(|owners| owners.len() == 1), "{owners:?}");
@@ -66,7 +66,7 @@ fn of_eight_machines_that_claim_the_same_tasks_one_gets_each() {
 
 #[test]
 fn the_ledger_has_one_order_for_all_machines_and_no_line_twice() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::shared();
     let url = cluster.url();
     let now = Timestamp::now();
     let stores: Vec<_> = (0..4).map(|n| open(&url, &format!("m{n}"), Duration::from_secs(600))).collect();

@@ -1,6 +1,7 @@
 //! What a node answers instead of doing what it was asked: what may have been carried out, and what waits for a person.
 
 use std::path::Path;
+use std::thread;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -9,9 +10,9 @@ use tollgate_base::error::Fault;
 use tollgate_base::lock::Pauses;
 use tollgate_base::name::StepId;
 use tollgate_base::task::TaskName;
+use tollgate_testing::etcd::{Cluster, post};
 use tollgate_vault::{ClaimKind, ClaimRequest, Release, State, StepOutcome, Store, Terms, Vault};
 
-use super::cluster::{Cluster, post};
 use super::{fake_node, opened};
 use crate::client::{CallError, Client};
 use crate::layout::Layout;
@@ -58,10 +59,9 @@ fn an_answer_that_leaves_open_whether_the_call_was_carried_out_is_not_a_refusal(
 
 #[test]
 fn an_answer_that_cannot_be_read_is_neither_a_version_nor_a_token() {
-    let (good, page) = (json!({ "etcdserver": "3.5.30" }).to_string(), "<html>a proxy</html>".to_owned());
-    for (version, token) in
-        [(&page, None), (&"{}".to_owned(), None), (&good, Some(&page)), (&good, Some(&good))]
-    {
+    let [good, page, empty] =
+        [r#"{ "etcdserver": "3.5.30" }"#, "<html>a proxy</html>", "{}"].map(str::to_owned);
+    let is_refused = |version: &String, token: Option<&String>| {
         let answers = (version.clone(), token.cloned().unwrap_or_default());
         let port = fake_node::start(move |path, _| {
             let text = match path {
@@ -73,14 +73,21 @@ fn an_answer_that_cannot_be_read_is_neither_a_version_nor_a_token() {
         });
         let url = EtcdUrl::parse(&format!("etcd://127.0.0.1:{port}/x")).unwrap();
         let login = token.map(|_| Login { user: "ada".to_owned(), password: "secret".to_owned() });
-        let client = Client::new(&url, login, Duration::from_secs(10), Path::new(".")).unwrap();
+        let client = Client::new(&url, login, Duration::from_secs(5), Path::new(".")).unwrap();
         let called = client.range(&Range::all("x"));
         // Nothing but the question was sent, so nothing was changed.
         let Err(CallError::Unsent(fault @ Fault::Unreachable { .. })) = called else {
             panic!("{version} {token:?}: {called:?}");
         };
         assert!(fault.to_string().contains("cannot be read"), "{fault}");
-    }
+    };
+    // Each call is tried again until its time is up, so all wait together.
+    thread::scope(|scope| {
+        let cases = [(&page, None), (&empty, None), (&good, Some(&page)), (&good, Some(&good))];
+        for (version, token) in cases {
+            scope.spawn(move || is_refused(version, token));
+        }
+    });
 }
 
 #[test]

@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use serde_json::json;
 use tollgate_base::error::Result;
+use tollgate_testing::etcd::{Cluster, post};
+use tollgate_testing::free_port;
 use tollgate_vault::store::Scan;
 use tollgate_vault::{State, Store};
 
-use super::cluster::{Cluster, free_port, post};
 use super::fake_node;
 use crate::{EtcdOptions, EtcdStore, EtcdUrl, Login};
 

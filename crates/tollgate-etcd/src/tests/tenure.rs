@@ -1,6 +1,7 @@
 //! Who is alive: leases of the engine, not the clocks of machines.
 
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -8,9 +9,9 @@ use serde_json::{Value, json};
 use tollgate_base::boot_clock::millis_since_boot;
 use tollgate_base::lock::Pauses;
 use tollgate_base::task::TaskName;
+use tollgate_testing::etcd::{Cluster, post};
 use tollgate_vault::{ClaimKind, ClaimRequest, Claimed, Release, Store, Terms, Vault};
 
-use super::cluster::{Cluster, post};
 use super::open;
 use crate::store::EtcdStore;
 
@@ -27,13 +28,19 @@ fn claim(vault: &Vault, kind: ClaimKind) -> Claimed {
     vault.claim(&name, &request, Timestamp::now()).unwrap().unwrap()
 }
 
+/// Each case in a thread, because all of them wait most of the time.
+fn at_the_same_time<T: Send>(cases: [T; 2], case: impl Fn(T) + Sync) {
+    let case = &case;
+    thread::scope(|scope| cases.map(|this| scope.spawn(move || case(this))).map(|ran| ran.join().unwrap()));
+}
+
 fn days(number: i64) -> Timestamp {
     Timestamp::now() + SignedDuration::from_hours(24 * number)
 }
 
 #[test]
 fn no_clock_of_a_machine_takes_a_task_away() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::shared();
     let lease = Duration::from_secs(600);
     for kind in [ClaimKind::Held, ClaimKind::Leased] {
         let url = cluster.url();
@@ -61,8 +68,8 @@ fn no_clock_of_a_machine_takes_a_task_away() {
 
 #[test]
 fn a_lease_that_nobody_renews_ends_by_the_clock_of_the_engine() {
-    let cluster = Cluster::start();
-    for kind in [ClaimKind::Held, ClaimKind::Leased] {
+    let cluster = Cluster::shared();
+    at_the_same_time([ClaimKind::Held, ClaimKind::Leased], |kind| {
         let url = cluster.url();
         let lease = Duration::from_secs(2);
         let (one, other) = (vault(&url, "one", lease), vault(&url, "other", lease));
@@ -79,13 +86,13 @@ fn a_lease_that_nobody_renews_ends_by_the_clock_of_the_engine() {
             let beat = one.store().heartbeat(&claimed.task, &claimed.claim.id).unwrap();
             assert!(!beat, "death is final");
         }
-    }
+    });
 }
 
 #[test]
 fn a_lease_that_is_renewed_does_not_end() {
-    let cluster = Cluster::start();
-    for kind in [ClaimKind::Held, ClaimKind::Leased] {
+    let cluster = Cluster::shared();
+    at_the_same_time([ClaimKind::Held, ClaimKind::Leased], |kind| {
         let url = cluster.url();
         let lease = Duration::from_secs(2);
         let (one, other) = (vault(&url, "one", lease), vault(&url, "other", lease));
@@ -101,12 +108,12 @@ fn a_lease_that_is_renewed_does_not_end() {
             assert_eq!(other.reclaim(days(1)).unwrap().0, [], "{kind:?}");
             assert!(!other.has_expired(&claimed.claim, days(1)).unwrap(), "{kind:?}");
         }
-    }
+    });
 }
 
 #[test]
 fn a_leased_claim_is_renewed_on_every_machine_that_knows_its_id() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::shared();
     let url = cluster.url();
     let lease = Duration::from_secs(6);
     let [one, two, other] = ["one", "two", "other"].map(|machine| vault(&url, machine, lease));
@@ -125,9 +132,9 @@ fn a_leased_claim_is_renewed_on_every_machine_that_knows_its_id() {
 
 #[test]
 fn an_owner_that_verifies_keeps_its_lease_however_its_clock_is_set() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::shared();
     let lease = Duration::from_secs(6);
-    for clock in [days(-1), days(1)] {
+    at_the_same_time([days(-1), days(1)], |clock| {
         let url = cluster.url();
         let (one, other) = (vault(&url, "one", lease), vault(&url, "other", lease));
         let Claimed { task, claim, .. } = claim(&one, ClaimKind::Leased);
@@ -136,7 +143,7 @@ fn an_owner_that_verifies_keeps_its_lease_however_its_clock_is_set() {
             assert!(one.verify(&task, &claim.id, clock).unwrap(), "{clock}");
             assert_eq!(other.reclaim(Timestamp::now()).unwrap().0, [], "{clock}: it is verified");
         }
-    }
+    });
 }
 
 /// Ends a lease, as a leader does that was paused and does not know that the lease was renewed.
@@ -147,7 +154,7 @@ fn revoke(store: &EtcdStore, lease: i64) {
 
 #[test]
 fn a_leased_claim_is_alive_although_a_lease_ends_that_it_had_before_its_renewal() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::shared();
     let (url, lease) = (cluster.url(), Duration::from_secs(600));
     let store = Arc::new(open(&url, "one", lease));
     let one = Vault::new(Arc::clone(&store) as Arc<dyn Store>, Terms::default());
@@ -165,7 +172,7 @@ fn a_leased_claim_is_alive_although_a_lease_ends_that_it_had_before_its_renewal(
 
 #[test]
 fn a_task_is_not_reclaimed_before_its_owner_has_had_the_time_to_notice_that_its_lease_has_ended() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::shared();
     let (url, lease) = (cluster.url(), Duration::from_secs(4));
     let store = Arc::new(open(&url, "one", lease));
     let one = Vault::new(Arc::clone(&store) as Arc<dyn Store>, Terms::default());
@@ -198,7 +205,7 @@ fn keys_of_claims(store: &EtcdStore) -> Vec<String> {
 
 #[test]
 fn a_claim_that_was_lost_with_an_earlier_lease_of_its_process_is_not_alive() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::shared();
     let url = cluster.url();
     let lease = Duration::from_secs(2);
     let (one, other) = (vault(&url, "one", lease), vault(&url, "other", lease));
@@ -220,7 +227,7 @@ fn a_claim_that_was_lost_with_an_earlier_lease_of_its_process_is_not_alive() {
 
 #[test]
 fn the_keys_of_finished_claims_do_not_stay() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::shared();
     let url = cluster.url();
     let store = Arc::new(open(&url, "one", Duration::from_secs(600)));
     let terms = Terms { retry: Vec::new(), ..Terms::default() };
@@ -265,7 +272,7 @@ fn the_keys_of_finished_claims_do_not_stay() {
 
 #[test]
 fn a_claim_is_not_made_for_a_process_whose_lease_has_ended() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::shared();
     let url = cluster.url();
     let store = Arc::new(open(&url, "one", Duration::from_secs(600)));
     let one = Vault::new(Arc::clone(&store) as Arc<dyn Store>, Terms::default());

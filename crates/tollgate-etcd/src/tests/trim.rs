@@ -8,12 +8,12 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use tollgate_base::lock::Pauses;
 use tollgate_base::name::StepId;
+use tollgate_testing::etcd::{Cluster, post};
 use tollgate_vault::checkup::Level;
 use tollgate_vault::copy::{CopiedHistory, copy};
 use tollgate_vault::event::Entry;
 use tollgate_vault::{ClaimKind, ClaimRequest, Release, State, StepOutcome, Store, Terms, Vault};
 
-use super::cluster::{Cluster, post};
 use super::{fake_node, opened};
 use crate::lines::KEEP;
 use crate::message::{Act, Txn};
@@ -49,7 +49,7 @@ fn lines(store: &EtcdStore) -> usize {
 
 #[test]
 fn old_lines_are_removed_the_figures_stay_and_a_reader_of_them_is_told() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::shared();
     let url = cluster.url();
     let (store, other) = (opened(&url, "one"), opened(&url, "other"));
     work(&store, 0..10);
@@ -82,7 +82,7 @@ fn old_lines_are_removed_the_figures_stay_and_a_reader_of_them_is_told() {
 
 #[test]
 fn processes_that_remove_lines_at_the_same_time_count_each_of_them_once() {
-    let cluster = Cluster::of(1);
+    let cluster = Cluster::shared();
     let url = cluster.url();
     let store = opened(&url, "one");
     work(&store, 0..80);
@@ -106,7 +106,7 @@ fn processes_that_remove_lines_at_the_same_time_count_each_of_them_once() {
 
 #[test]
 fn a_new_process_adds_up_the_ledger_without_reading_it_twice() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::shared();
     let url = cluster.url();
     let store = opened(&url, "one");
     work(&store, 0..5);
@@ -130,7 +130,7 @@ fn a_new_process_adds_up_the_ledger_without_reading_it_twice() {
 
 #[test]
 fn a_task_that_is_added_again_after_its_line_was_removed_is_one_task() {
-    let cluster = Cluster::of(1);
+    let cluster = Cluster::shared();
     let store = opened(&cluster.url(), "one");
     let vault = Vault::new(Arc::clone(&store) as Arc<dyn Store>, Terms::default());
     let now = Timestamp::now();
@@ -154,7 +154,7 @@ fn a_task_that_is_added_again_after_its_line_was_removed_is_one_task() {
 
 #[test]
 fn a_process_that_only_watches_removes_old_lines_and_doctor_warns_if_none_does() {
-    let cluster = Cluster::of(1);
+    let cluster = Cluster::shared();
     let store = opened(&cluster.url(), "one");
     let warns = || store.shared.size(false).unwrap().iter().any(|found| found.level == Level::Warning);
     work(&store, 0..14);
@@ -170,7 +170,7 @@ fn a_process_that_only_watches_removes_old_lines_and_doctor_warns_if_none_does()
 
 #[test]
 fn a_foreign_key_among_the_lines_is_named() {
-    let cluster = Cluster::of(1);
+    let cluster = Cluster::shared();
     let store = opened(&cluster.url(), "one");
     let key = format!("{}note", store.shared.layout.lines());
     let txn = Txn { success: vec![Act::put(&key, b"milk")], ..Txn::default() };
@@ -181,7 +181,7 @@ fn a_foreign_key_among_the_lines_is_named() {
 
 #[test]
 fn lines_stay_until_their_readers_have_read_them() {
-    let cluster = Cluster::of(1);
+    let cluster = Cluster::shared();
     let url = cluster.url();
     let (store, reader) = (opened(&url, "one"), opened(&url, "reader"));
     work(&store, 0..4);
@@ -211,7 +211,7 @@ fn lines_stay_until_their_readers_have_read_them() {
 
 #[test]
 fn readers_do_not_hold_back_more_lines_than_the_engine_can_keep() {
-    let cluster = Cluster::of(1);
+    let cluster = Cluster::shared();
     let store = opened(&cluster.url(), "one");
     store.keep_after("forgotten", "").unwrap();
     work(&store, 0..4);
@@ -224,7 +224,7 @@ fn readers_do_not_hold_back_more_lines_than_the_engine_can_keep() {
 
 #[test]
 fn many_events_at_once_are_several_lines() {
-    let cluster = Cluster::of(1);
+    let cluster = Cluster::shared();
     let store = opened(&cluster.url(), "one");
     work(&store, 0..4);
     let events = all(&store);
@@ -256,7 +256,7 @@ fn each_reader_has_one_lease_which_it_keeps() {
 
 #[test]
 fn doctor_names_a_reader_that_keeps_lines_from_being_removed() {
-    let cluster = Cluster::of(1);
+    let cluster = Cluster::shared();
     let store = opened(&cluster.url(), "one");
     work(&store, 0..2);
     let (_, cursor) = store.events("", 2).unwrap();
@@ -273,7 +273,7 @@ fn doctor_names_a_reader_that_keeps_lines_from_being_removed() {
 
 #[test]
 fn a_line_that_was_read_in_part_is_not_skipped() {
-    let cluster = Cluster::of(1);
+    let cluster = Cluster::shared();
     let url = cluster.url();
     let (store, reader) = (opened(&url, "one"), opened(&url, "reader"));
     work(&store, 0..4);
@@ -298,7 +298,7 @@ fn a_line_that_was_read_in_part_is_not_skipped() {
 
 #[test]
 fn events_since_a_time_are_read_if_everything_that_was_removed_is_older() {
-    let cluster = Cluster::of(1);
+    let cluster = Cluster::shared();
     let store = opened(&cluster.url(), "one");
     work(&store, 0..4);
     let newest = all(&store)[7].time;
@@ -313,7 +313,7 @@ fn events_since_a_time_are_read_if_everything_that_was_removed_is_older() {
 
 #[test]
 fn a_vault_whose_oldest_events_were_removed_is_copied_with_the_others() {
-    let cluster = Cluster::of(1);
+    let cluster = Cluster::shared();
     let store = opened(&cluster.url(), "one");
     work(&store, 0..10);
     let before = all(&store);

@@ -12,6 +12,7 @@ use postgres::Client;
 use tollgate_base::error::Result;
 use tollgate_base::task::{State, TaskName};
 use tollgate_postgres::PostgresStore;
+use tollgate_testing::postgres::{Server, is_installed};
 use tollgate_vault::claim_lock::Liveness;
 use tollgate_vault::conformance::{self, Harness};
 use tollgate_vault::event::{Entry, EventPage};
@@ -20,7 +21,7 @@ use tollgate_vault::state::Slot;
 use tollgate_vault::store::{QueuePage, Scan, Version};
 use tollgate_vault::{Agent, Claim, ClaimId, ClaimLock, Step, StepId, StepOutcome, Store, Task, TaskSummary};
 
-use crate::server::{Server, is_installed};
+use crate::stores::Stores;
 
 /// The store, on a database whose clock says what the check says.
 struct OnTestClock {
@@ -133,7 +134,7 @@ fn the_store_conforms_on_a_real_postgresql() {
     if !is_installed() {
         return;
     }
-    let server = Server::start("fsync = off");
+    let server = Server::shared();
     conformance::run(&|| harness(&server, &|store| store));
 }
 
@@ -179,7 +180,7 @@ fn the_suite_notices_a_store_that_does_not_compare_versions() {
     if !is_installed() {
         return;
     }
-    let server = Server::start("fsync = off");
+    let server = Server::shared();
     let run = || conformance::run(&|| harness(&server, &|store| Arc::new(Overwriting(store))));
     let said = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).unwrap_err();
     let said = said.downcast_ref::<String>().map_or("", |said| said.as_str());

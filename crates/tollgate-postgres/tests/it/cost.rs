@@ -7,9 +7,10 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tollgate_base::lock::Pauses;
 use tollgate_base::task::{State, TaskName};
+use tollgate_testing::postgres::{Server, is_installed};
 use tollgate_vault::{ClaimKind, ClaimRequest, StepId, Store, Terms, Vault};
 
-use crate::server::{Server, is_installed};
+use crate::stores::Stores;
 
 #[test]
 fn a_slow_look_at_one_state_does_not_keep_others_from_looking_at_the_queue() {

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use tollgate_base::lock::Pauses;
+use tollgate_testing::postgres::{PORT, Server, compare_no_versions, is_installed, sabotage, signal};
 use tollgate_vault::Store;
 use tollgate_vault::checkup::Level;
 
 use crate::campaign::{Crew, size};
-use crate::server::{PORT, Server, compare_no_versions, is_installed, sabotage, signal};
+use crate::stores::Stores;
 
 const LEASE: Duration = Duration::from_secs(3);
 
@@ -116,7 +117,7 @@ fn warnings(server: &Server) -> Vec<String> {
 
 /// The URL of a vault on the first of two servers that accepts writes.
 fn both(primary: &Server, standby: &Server) -> String {
-    let folder = |server: &Server| server.folder.path().display().to_string().replace('/', "%2F");
+    let folder = |server: &Server| server.folder().display().to_string().replace('/', "%2F");
     format!("postgres://postgres@{},{}/postgres?schema=crew", folder(primary), folder(standby))
 }
 

@@ -8,9 +8,10 @@ use jiff::{SignedDuration, Timestamp};
 use tollgate_base::lock::Pauses;
 use tollgate_base::task::TaskName;
 use tollgate_postgres::{PostgresOptions, PostgresStore};
+use tollgate_testing::postgres::{Server, is_installed};
 use tollgate_vault::{ClaimKind, ClaimRequest, Claimed, Terms, Vault};
 
-use crate::server::{Server, is_installed};
+use crate::stores::Stores;
 
 const LEASE: Duration = Duration::from_millis(1500);
 
@@ -40,7 +41,7 @@ fn an_owner_keeps_its_task_until_its_lease_is_over_by_the_clock_of_the_database(
     if !is_installed() {
         return;
     }
-    let server = Server::start("fsync = off");
+    let server = Server::shared();
     thread::scope(|scope| {
         for (owner, other) in [(0, 86_400), (-86_400, 0), (0, -86_400), (86_400, 0)] {
             for kind in [ClaimKind::Held, ClaimKind::Leased] {
@@ -86,7 +87,7 @@ fn a_late_heartbeat_and_a_reclaim_exclude_each_other() {
     if !is_installed() {
         return;
     }
-    let server = Server::start("fsync = off");
+    let server = Server::shared();
     let (owner, other) = (Machine::new(&server, 0), Machine::new(&server, 0));
     let task = "x".parse().unwrap();
     owner.0.add(&task, b"text", owner.now()).unwrap();

@@ -11,6 +11,7 @@ use tollgate_base::boot_clock::millis_since_boot;
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::lock::Pauses;
 use tollgate_postgres::{PostgresOptions, PostgresStore};
+use tollgate_testing::postgres::{Server, is_installed, sabotage};
 use tollgate_vault::event::{Entry, EventPage, Journal};
 use tollgate_vault::step::TextEdit;
 use tollgate_vault::{
@@ -18,7 +19,7 @@ use tollgate_vault::{
 };
 
 use crate::proxy::{self, Fate, Order};
-use crate::server::{Server, is_installed, sabotage};
+use crate::stores::Stores;
 
 fn options(port: u16, schema: &str) -> PostgresOptions {
     let url = format!("postgres://postgres@127.0.0.1:{port}/postgres?schema={schema}&sslmode=disable");
@@ -70,7 +71,7 @@ fn a_connection_that_is_cut_in_the_middle_of_a_step_has_one_effect_and_one_line(
         return;
     }
     let server = Server::start("fsync = off");
-    let (port, order) = proxy::start(server.folder.path());
+    let (port, order) = proxy::start(server.folder());
     let whole = life(&vault(options(port, "whole")), &order, None);
     assert_eq!(whole.0, ["CLAIM", "CLAIM_LOST", "RENEW", "RELEASE"]);
     assert_eq!(life(&vault(options(port, "before")), &order, Some(Fate::CutBefore)), whole);
@@ -83,7 +84,7 @@ fn without_the_ids_of_steps_a_claim_whose_answer_was_lost_is_lost() {
         return;
     }
     let server = Server::start("fsync = off");
-    let (port, order) = proxy::start(server.folder.path());
+    let (port, order) = proxy::start(server.folder());
     let vault = vault(options(port, "forgetful"));
     let (task, now) = ("x".parse().unwrap(), Timestamp::now());
     vault.add(&task, b"text", now).unwrap();
@@ -141,7 +142,7 @@ fn a_call_to_a_server_that_says_nothing_ends_in_time() {
         return;
     }
     let server = Server::start("fsync = off");
-    let (port, order) = proxy::start(server.folder.path());
+    let (port, order) = proxy::start(server.folder());
     let options = PostgresOptions {
         connect: Duration::from_millis(300),
         answer: Duration::from_millis(300),
@@ -171,7 +172,7 @@ fn silent_hosts_take_no_more_than_the_time_of_a_call_and_leave_some_for_the_next
     // The kernel accepts connections for it.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let silent = format!("127.0.0.1:{}", silent.local_addr().unwrap().port());
-    let (port, _order) = proxy::start(server.folder.path());
+    let (port, _order) = proxy::start(server.folder());
     let store = |hosts: &[&str]| {
         let url = format!("postgres://postgres@{}/postgres?schema=last&sslmode=disable", hosts.join(","));
         let limit = Duration::from_secs(6);
@@ -191,7 +192,7 @@ fn whether_the_server_answers_is_said_at_once_even_if_it_does_not() {
         return;
     }
     let server = Server::start("fsync = off");
-    let (port, order) = proxy::start(server.folder.path());
+    let (port, order) = proxy::start(server.folder());
     let patience = Duration::from_secs(30);
     let options =
         PostgresOptions { connect: patience, answer: patience, patience, ..options(port, "health") };

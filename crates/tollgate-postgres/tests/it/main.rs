@@ -14,5 +14,5 @@ mod lost_answers;
 mod order;
 mod proxy;
 mod queue;
-mod server;
 mod setup;
+mod stores;

@@ -8,11 +8,12 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tollgate_base::task::State;
 use tollgate_postgres::PostgresStore;
+use tollgate_testing::postgres::{Server, is_installed, sabotage};
 use tollgate_vault::event::Entry;
 use tollgate_vault::store::{Hint, Noticed, Wake};
 use tollgate_vault::{ClaimKind, ClaimRequest, Release, StepId, Store, Terms, Vault};
 
-use crate::server::{Server, is_installed, sabotage};
+use crate::stores::Stores;
 
 const WRITERS: usize = 6;
 const TASKS: usize = 60;
@@ -101,7 +102,7 @@ fn a_line_is_not_shown_before_the_line_before_it() {
     if !is_installed() {
         return;
     }
-    assert_eq!(out_of_order(&Server::start("fsync = off")), [0, 2]);
+    assert_eq!(out_of_order(&Server::shared()), [0, 2]);
 }
 
 #[test]
@@ -109,7 +110,7 @@ fn without_the_lock_a_reader_misses_a_line() {
     if !is_installed() {
         return;
     }
-    let server = Server::start("fsync = off");
+    let server = Server::shared();
     server.store("order").events("", 1).expect("the schema is there");
     sabotage(&server, "order", "record_events", "perform pg_advisory_xact_lock_shared", "perform concat");
     assert_eq!(out_of_order(&server), [1, 0]);
@@ -120,7 +121,7 @@ fn a_line_that_will_never_come_is_not_waited_for() {
     if !is_installed() {
         return;
     }
-    let server = Server::start("fsync = off");
+    let server = Server::shared();
     let store = server.store("order");
     store.record(&[]).unwrap();
     let mut sql = server.sql();
@@ -189,7 +190,7 @@ fn a_task_that_was_claimed_has_not_come_to_the_queue() {
     if !is_installed() {
         return;
     }
-    let server = Server::start("fsync = off");
+    let server = Server::shared();
     let store = Arc::new(server.store("gone"));
     let vault = Vault::new(Arc::clone(&store) as Arc<dyn Store>, Terms::default());
     let (now, name) = (Timestamp::now(), "claimed".parse().unwrap());
@@ -212,7 +213,7 @@ fn a_listener_looks_again_if_nobody_told_it_of_a_step() {
     if !is_installed() {
         return;
     }
-    let server = Server::start("fsync = off");
+    let server = Server::shared();
     let store = server.store("untold");
     let (heard, hints) = mpsc::channel();
     let wake: Wake = Arc::new(move |hint| drop(heard.send(hint)));
@@ -231,7 +232,7 @@ fn what_a_person_changes_with_sql_is_seen() {
     if !is_installed() {
         return;
     }
-    let server = Server::start("fsync = off");
+    let server = Server::shared();
     let store = server.store("sql");
     let now = Timestamp::now();
     let names = |state| {
@@ -268,7 +269,7 @@ fn a_task_of_a_slow_transaction_is_listed_when_it_is_there() {
     if !is_installed() {
         return;
     }
-    let server = Server::start("fsync = off");
+    let server = Server::shared();
     let (store, now) = (server.store("slow"), Timestamp::now());
     let count = || store.scan(State::NeedsAction, now).unwrap().tasks.len();
     assert_eq!(count(), 0);

@@ -8,10 +8,11 @@ use postgres::Client;
 use tollgate_base::lock::Pauses;
 use tollgate_base::task::State;
 use tollgate_postgres::PostgresStore;
+use tollgate_testing::postgres::{Server, is_installed};
 use tollgate_vault::store::TaskSummary;
 use tollgate_vault::{ClaimKind, ClaimRequest, Release, Store, TaskName, Terms, Vault};
 
-use crate::server::{Server, is_installed};
+use crate::stores::Stores;
 
 fn request() -> ClaimRequest {
     ClaimRequest { agent: "blue".parse().unwrap(), kind: ClaimKind::Leased, renamed_in: false }
@@ -19,7 +20,7 @@ fn request() -> ClaimRequest {
 
 /// A server with a vault of this many tasks.
 fn filled(tasks: usize) -> (Server, Client) {
-    let server = Server::start("fsync = off");
+    let server = Server::shared();
     server.store("queue").events("", 1).expect("the schema is there");
     let mut sql = server.sql();
     let fill = "set search_path = queue;

@@ -10,10 +10,11 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use tollgate_base::error::Fault;
 use tollgate_postgres::{PostgresOptions, PostgresStore, PostgresTls};
+use tollgate_testing::postgres::{Server, hand_over, is_installed, run};
 use tollgate_vault::checkup::{Finding, Level};
 use tollgate_vault::{StepId, Store};
 
-use crate::server::{Server, hand_over, is_installed, run};
+use crate::stores::Stores;
 
 #[test]
 fn processes_that_create_the_schema_at_the_same_time_create_it_once() {
@@ -53,7 +54,7 @@ fn a_vault_of_another_format_is_refused() {
 
 /// The URL of a vault on the first of two servers that accepts writes.
 fn both(first: &Server, second: &Server) -> String {
-    let folder = |server: &Server| server.folder.path().display().to_string().replace('/', "%2F");
+    let folder = |server: &Server| server.folder().display().to_string().replace('/', "%2F");
     format!("postgres://postgres@{},{}/postgres?schema=vault", folder(first), folder(second))
 }
 

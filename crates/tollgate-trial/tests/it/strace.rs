@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::fs;
 use std::io;
+use std::ops::Deref;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -16,6 +17,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+use tollgate_testing::strace;
 
 /// Every call with which a process could change a file, a folder or their attributes.
 const CHANGING: &str = "rename,renameat,renameat2,link,linkat,symlink,symlinkat,unlink,unlinkat,rmdir,write,pwrite64,\
@@ -28,12 +30,16 @@ const OTHERS: &str = "open,openat,openat2,fcntl";
 
 pub(crate) const TRIAL: &str = env!("CARGO_BIN_EXE_trial");
 
-/// One system call of a recorded run: the `nth` of its name.
+/// One system call of a recorded run, with what it means for a guarded file.
 #[derive(Debug, Clone)]
-pub(crate) struct Call {
-    pub(crate) name: String,
-    pub(crate) nth: usize,
-    pub(crate) line: String,
+pub(crate) struct Call(strace::Call);
+
+impl Deref for Call {
+    type Target = strace::Call;
+
+    fn deref(&self) -> &strace::Call {
+        &self.0
+    }
 }
 
 impl Call {
@@ -42,17 +48,8 @@ impl Call {
         CHANGING.split(',').any(|name| name == self.name) || self.line.contains("O_CREAT")
     }
 
-    pub(crate) fn opens(&self) -> bool {
-        self.name.starts_with("open")
-    }
-
     pub(crate) fn asks_for_quiet(&self) -> bool {
         self.line.contains("F_SETLEASE, F_RDLCK") || self.line.contains("F_GETLEASE")
-    }
-
-    /// The argument that makes `strace` tamper with this call.
-    pub(crate) fn inject(&self, what: &str) -> String {
-        format!("inject={}:{what}:when={}", self.name, self.nth)
     }
 }
 
@@ -186,23 +183,11 @@ fn stopped(log: &Path, nth: usize) -> Pid {
     }
 }
 
+/// Without the calls of the loader, and without writes to standard output.
 fn parse(log: &str, root: &Path) -> Vec<Call> {
-    let mut counts = HashMap::new();
-    let mut calls = Vec::new();
     let root = root.to_str().unwrap();
-    for line in log.lines() {
-        let line = line.split_once(' ').map_or(line, |(_, line)| line.trim_start());
-        let Some((name, rest)) = line.split_once('(') else { continue };
-        if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
-            continue;
-        }
-        let nth = counts.entry(name.to_owned()).and_modify(|nth| *nth += 1).or_insert(1);
-        // Skips calls of the loader, and writes to standard output.
-        if (line.contains(root) || !calls.is_empty()) && !rest.starts_with("1<") {
-            calls.push(Call { name: name.to_owned(), nth: *nth, line: line.to_owned() });
-        }
-    }
-    calls
+    let calls = strace::calls(log).into_iter().skip_while(|call| !call.line.contains(root));
+    calls.filter(|call| !call.line.contains("(1<")).map(Call).collect()
 }
 
 /// A folder for one test, on the file system of the checkout.

@@ -13,6 +13,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
+use tollgate_testing::postgres::is_installed;
 
 use super::check::{findings, released};
 use super::etcd::Etcd;
@@ -20,7 +21,6 @@ use super::postgres::Postgres;
 use super::proxy::{Cut, Proxy};
 use super::{Engine, FAKETIME, Ways, lines, machine};
 use crate::chance::{Dice, executable, size};
-use crate::postgres::server::is_installed;
 use crate::world::{Process, World, until};
 
 /// Records when the work on a task begins and ends, in one file for all machines. Some tasks take longer than a lease. What it prints

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
+use tollgate_testing::etcd::{Cluster, post};
 
-use super::cluster::{Cluster, post};
 use super::proxy::{Cut, Proxy};
 use super::{Engine, Faults};
 use crate::world::until;

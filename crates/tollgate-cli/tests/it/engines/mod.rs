@@ -2,8 +2,6 @@
 
 mod campaign;
 mod check;
-#[path = "../../../../tollgate-etcd/src/tests/cluster.rs"]
-pub(crate) mod cluster;
 mod etcd;
 mod postgres;
 mod proxy;

@@ -1,10 +1,10 @@
 //! PostgreSQL as an engine: one server, or two of which one is a synchronous standby.
 
 use serde_json::Value;
+use tollgate_testing::free_port;
+use tollgate_testing::postgres::{Server, compare_no_versions};
 
-use super::cluster::free_port;
 use super::{Engine, Faults, machine};
-use crate::postgres::server::{Server, compare_no_versions};
 
 /// The schema of the tasks. A worker of an earlier run, which may reach this one at the same port, has another.
 fn schema() -> String {

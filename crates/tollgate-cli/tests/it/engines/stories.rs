@@ -6,13 +6,13 @@ use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
+use tollgate_testing::etcd::Cluster;
+use tollgate_testing::postgres::is_installed;
 
-use super::cluster::Cluster;
 use super::etcd::Etcd;
 use super::postgres::Postgres;
 use super::{Engine, Ways, lines, machine};
 use crate::chance::executable;
-use crate::postgres::server::is_installed;
 use crate::view;
 use crate::world::{Process, World, until};
 

@@ -1,17 +1,18 @@
 //! Stores that several machines share: the deadline on this machine decides, without the network.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::json;
+use tollgate_testing::etcd::Cluster;
+use tollgate_testing::postgres::{Server, is_installed};
 
 use super::{Claim, DOORS, claims_when_free, fenced_lines, is_unchanged, lets_through, refuses, under};
 use crate::chance::executable;
-use crate::engines::cluster::Cluster;
 use crate::engines::{FAKETIME, lines, machine};
 use crate::git::Remote;
 use crate::mcp::Client;
-use crate::postgres::server::{Server, is_installed};
 use crate::world::{World, until};
 
 /// What an engine or a remote gives its machines.
@@ -35,7 +36,7 @@ impl Shared for Git {
     }
 }
 
-struct Etcd(Cluster, String);
+struct Etcd(Arc<Cluster>, String);
 
 impl Shared for Etcd {
     fn machine(&self, lease: &str) -> World {
@@ -43,7 +44,8 @@ impl Shared for Etcd {
     }
 
     fn stop(&mut self) {
-        (0..3).for_each(|node| self.0.kill(node));
+        let cluster = Arc::get_mut(&mut self.0).expect("no other test uses it");
+        (0..3).for_each(|node| cluster.kill(node));
     }
 }
 
@@ -63,15 +65,14 @@ fn git() -> Git {
     Git(Remote::with_tasks(0))
 }
 
-fn etcd() -> Etcd {
-    let cluster = Cluster::start();
+fn etcd(cluster: Arc<Cluster>) -> Etcd {
     let url = cluster.url();
     Etcd(cluster, url)
 }
 
-fn postgres() -> Option<Postgres> {
+fn postgres(server: fn() -> Server) -> Option<Postgres> {
     is_installed().then(|| {
-        let server = Server::start("fsync = off");
+        let server = server();
         let url = server.url("team");
         Postgres(server, url)
     })
@@ -284,12 +285,12 @@ macro_rules! on_every_store {
 
         #[test]
         fn $etcd() {
-            $story(&etcd());
+            $story(&etcd(Cluster::shared()));
         }
 
         #[test]
         fn $postgres() {
-            if let Some(postgres) = postgres() {
+            if let Some(postgres) = postgres(Server::shared) {
                 $story(&postgres);
             }
         }
@@ -317,24 +318,24 @@ on_every_store! {
 
 #[test]
 fn on_etcd_a_claim_that_a_person_ends_writes_at_no_door() {
-    a_claim_that_a_person_ends_writes_at_no_door(&etcd());
+    a_claim_that_a_person_ends_writes_at_no_door(&etcd(Cluster::shared()));
 }
 
 #[test]
 fn on_etcd_a_held_claim_that_a_person_ends_writes_nothing() {
-    a_held_claim_that_a_person_ends_writes_nothing(&etcd());
+    a_held_claim_that_a_person_ends_writes_nothing(&etcd(Cluster::shared()));
 }
 
 #[test]
 fn on_postgresql_a_held_claim_that_a_person_ends_writes_nothing() {
-    if let Some(postgres) = postgres() {
+    if let Some(postgres) = postgres(Server::shared) {
         a_held_claim_that_a_person_ends_writes_nothing(&postgres);
     }
 }
 
 #[test]
 fn on_postgresql_a_claim_that_a_person_ends_writes_at_no_door() {
-    if let Some(postgres) = postgres() {
+    if let Some(postgres) = postgres(Server::shared) {
         a_claim_that_a_person_ends_writes_at_no_door(&postgres);
     }
 }
@@ -364,12 +365,12 @@ fn without_its_remote_an_owner_writes_until_its_deadline() {
 
 #[test]
 fn without_etcd_an_owner_writes_until_its_deadline() {
-    the_network_is_not_needed(etcd());
+    the_network_is_not_needed(etcd(Arc::new(Cluster::start())));
 }
 
 #[test]
 fn without_postgresql_an_owner_writes_until_its_deadline() {
-    if let Some(postgres) = postgres() {
+    if let Some(postgres) = postgres(|| Server::start("fsync = off")) {
         the_network_is_not_needed(postgres);
     }
 }

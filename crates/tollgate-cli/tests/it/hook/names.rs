@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Barrier;
 
 use serde_json::{Value, json};
+use tollgate_testing::strace;
 
 use super::{Program, Tool};
 use crate::task_crash::{CALLS, changing_calls};
@@ -312,25 +313,24 @@ fn a_hook_that_is_killed_anywhere_leaves_no_name_twice_and_none_unused() {
     let payload = |session: &str| {
         json!({"session_id": session, "cwd": world.root(), "hook_event_name": "SessionStart"}).to_string()
     };
-    let trace = |session: &str, more: &[String]| {
-        let mut words = vec!["-f".to_owned(), "-qq".into(), "-o".into(), log.to_str().unwrap().into()];
-        words.push(format!("--trace={CALLS}"));
-        words.extend_from_slice(more);
-        words.extend(["--", env!("CARGO_BIN_EXE_tollgate"), "hook", "claude-code"].map(str::to_owned));
-        // strace dies by the same signal as the hook.
-        let _ = world.program("strace", words).stdin(payload(session)).ends();
+    let trace = |session: &str, kill: &[String]| {
+        let hook = [env!("CARGO_BIN_EXE_tollgate"), "hook", "claude-code"];
+        let _ = world
+            .program("strace", strace::arguments(CALLS, &log, kill, hook))
+            .stdin(payload(session))
+            .ends();
         fs::read_to_string(&log).unwrap()
     };
     assert_eq!(name(&world, "first"), "claude-code-1");
     let calls = changing_calls(&trace("second", &[]));
     assert!(calls.len() > 5, "{calls:?}");
     let mut names = Vec::new();
-    for (number, (call, nth)) in calls.iter().enumerate() {
+    for (number, call) in calls.iter().enumerate() {
         let session = format!("s{number}");
-        let log = trace(&session, &[format!("--inject={call}:signal=KILL:when={nth}")]);
-        assert!(log.contains("killed by SIGKILL"), "{call} {nth}\n{log}");
+        let log = trace(&session, &[call.inject("signal=KILL")]);
+        assert!(log.contains("killed by SIGKILL"), "{call:?}\n{log}");
         names.push(name(&world, &session));
-        assert_eq!(name(&world, &session), names[number], "{call} {nth}");
+        assert_eq!(name(&world, &session), names[number], "{call:?}");
     }
     names.extend(["first", "second"].map(|session| name(&world, session)));
     assert_eq!(names.iter().cloned().collect::<BTreeSet<_>>(), numbered(names.len()), "{names:?}");

@@ -1,9 +1,11 @@
 //! `kill -9` before every system call of the supervisor that changes the disk. The result is always all or nothing, and the
 //! next command removes what is left.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+
+use tollgate_testing::strace::{self, Call};
 
 use crate::world::{Run, World};
 
@@ -26,50 +28,24 @@ fn world() -> World {
     world
 }
 
-/// One system call, the `nth` of its name in its process.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Call {
-    name: String,
-    nth: usize,
-}
-
-fn traced<'w>(world: &'w World, inject: Option<&Call>, log: &Path) -> Run<'w> {
-    let mut words: Vec<String> = ["-f", "-o"].map(str::to_owned).to_vec();
-    words.push(log.to_str().unwrap().to_owned());
-    words.extend(["-e".to_owned(), format!("trace={CHANGING}")]);
-    if let Some(call) = inject {
-        words.extend(["-e".to_owned(), format!("inject={}:signal=KILL:when={}", call.name, call.nth)]);
-    }
-    words.extend([env!("CARGO_BIN_EXE_tollgate"), "run", "--", "sh", "-c", SCRIPT].map(str::to_owned));
-    world.program("strace", words).everywhere()
+fn traced<'w>(world: &'w World, kill: &[String], log: &Path) -> Run<'w> {
+    let run = [env!("CARGO_BIN_EXE_tollgate"), "run", "--", "sh", "-c", SCRIPT];
+    world.program("strace", strace::arguments(CHANGING, log, kill, run)).everywhere()
 }
 
 /// The calls of the supervisor that no other process makes as often, so that only the supervisor is killed there.
 fn calls_of_supervisor() -> Vec<Call> {
     let world = world();
     let log = world.tmp().join("log");
-    traced(&world, None, &log).ends().is(0);
-    let mut counts: HashMap<(String, String), usize> = HashMap::new();
-    let mut journals = None;
-    let text = fs::read_to_string(&log).unwrap();
-    for line in text.lines() {
-        let Some((process, rest)) = line.split_once(' ') else { continue };
-        let Some((name, arguments)) = rest.trim_start().split_once('(') else { continue };
-        *counts.entry((process.to_owned(), name.to_owned())).or_default() += 1;
-        if arguments.contains(".json\"") {
-            journals = Some(process.to_owned());
-        }
-    }
-    let supervisor = journals.expect("the supervisor writes a journal");
-    let mut calls = Vec::new();
-    for ((process, name), count) in &counts {
-        let others = counts.iter().filter(|((other, same), _)| other != process && same == name);
-        let others = others.map(|(_, count)| *count).max().unwrap_or(0);
-        if *process == supervisor {
-            calls.extend((others + 1..=*count).map(|nth| Call { name: name.clone(), nth }));
-        }
-    }
-    calls
+    traced(&world, &[], &log).ends().is(0);
+    let calls = strace::calls(&fs::read_to_string(&log).unwrap());
+    let journal = calls.iter().rfind(|call| call.line.contains(".json\""));
+    let supervisor = &journal.expect("the supervisor writes a journal").process;
+    let is_alone = |call: &&Call| {
+        let same = |other: &Call| other.name == call.name && other.nth == call.nth;
+        call.process == *supervisor && !calls.iter().any(|other| other.process != *supervisor && same(other))
+    };
+    calls.iter().filter(is_alone).cloned().collect()
 }
 
 #[test]
@@ -85,7 +61,7 @@ fn a_supervisor_killed_at_any_point_leaves_all_or_nothing() {
     let (mut rolled_back, mut made) = (0, 0);
     for call in calls {
         let world = world();
-        let ran = traced(&world, Some(&call), &world.tmp().join("log")).ends();
+        let ran = traced(&world, &[call.inject("signal=KILL")], &world.tmp().join("log")).ends();
         // The next command heals.
         world.guarded("true").ends().is(0);
         let tree = world.tree();

@@ -1,18 +1,20 @@
-//! A real PostgreSQL server for one test, in a folder of its own, reached by a Unix socket.
+//! Real PostgreSQL servers, each in a folder of its own, reached by a Unix socket.
 //!
+//! Most tests share a server, and each has a database of its own. A test that does something to its server has one for itself.
 //! PostgreSQL does not run as root, so root runs it as the user `postgres`. The kernel kills it when the test ends.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use postgres::{Client, NoTls};
 use tempfile::TempDir;
-use tollgate_base::lock::Pauses;
-use tollgate_postgres::{PostgresOptions, PostgresStore};
+
+use crate::shared::Shared;
+use crate::until;
 
 /// Where the programs of PostgreSQL are; `None` if it is not installed.
 fn programs() -> Option<PathBuf> {
@@ -30,7 +32,7 @@ fn programs() -> Option<PathBuf> {
 
 /// Whether the test can run. `scripts/test` installs PostgreSQL and forbids that anything is skipped.
 #[allow(clippy::print_stderr, reason = "a test that is skipped says so")]
-pub(crate) fn is_installed() -> bool {
+pub fn is_installed() -> bool {
     let is_there = programs().is_some();
     let required = std::env::var("TOLLGATE_TEST_POSTGRES").is_ok_and(|value| value == "required");
     assert!(is_there || !required, "PostgreSQL is not installed");
@@ -41,7 +43,7 @@ pub(crate) fn is_installed() -> bool {
 }
 
 /// A program of PostgreSQL, as a user that is not root, killed with this thread.
-pub(crate) fn program(name: &str) -> Command {
+pub fn program(name: &str) -> Command {
     let path = programs().expect("installed").join(name);
     let mut command = Command::new("setpriv");
     command.arg("--pdeathsig=KILL");
@@ -56,13 +58,14 @@ fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|found| std::os::unix::fs::MetadataExt::uid(&found) == 0)
 }
 
-pub(crate) fn run(command: &mut Command) {
+/// Runs a program that must succeed.
+pub fn run(command: &mut Command) {
     let done = command.output().expect("started");
     assert!(done.status.success(), "{command:?}: {}", String::from_utf8_lossy(&done.stderr));
 }
 
 /// Gives a folder to the user that runs PostgreSQL.
-pub(crate) fn hand_over(folder: &Path) {
+pub fn hand_over(folder: &Path) {
     if is_root() {
         run(Command::new("chown").args(["-R", "postgres:postgres"]).arg(folder));
     }
@@ -83,41 +86,62 @@ fn template() -> &'static Path {
 }
 
 /// The port of servers that are reached by a socket only.
-pub(crate) const PORT: u16 = 5432;
+pub const PORT: u16 = 5432;
 
-/// A server.
-pub(crate) struct Server {
-    pub(crate) folder: Arc<TempDir>,
+/// A server, and a database on it.
+pub struct Server {
+    folder: Arc<TempDir>,
     port: u16,
+    database: String,
     process: Option<Child>,
+    /// The one that all tests share, if this is a database on it.
+    shared: Option<Arc<Server>>,
 }
 
 impl Server {
+    /// A database for this test, on a server for all tests, which nobody kills.
+    pub fn shared() -> Self {
+        static SHARED: Shared<Server> = Shared::new();
+        static DATABASES: AtomicUsize = AtomicUsize::new(0);
+        let server = SHARED.get(|| Self::start("fsync = off"));
+        let database = format!("test_{}", DATABASES.fetch_add(1, Ordering::SeqCst));
+        server.sql().batch_execute(&format!("create database {database}")).expect("created");
+        let (folder, port) = (Arc::clone(&server.folder), server.port);
+        Self { folder, port, database, process: None, shared: Some(server) }
+    }
+
     /// Starts a server with these lines in its configuration.
-    pub(crate) fn start(settings: &str) -> Self {
+    pub fn start(settings: &str) -> Self {
         Self::start_on(PORT, settings)
     }
 
     /// The same, on this port, which is also in the name of its socket.
-    pub(crate) fn start_on(port: u16, settings: &str) -> Self {
+    pub fn start_on(port: u16, settings: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         run(Command::new("cp").arg("-a").arg(template().join("data")).arg(folder.path()));
         Self::start_in(folder, port, settings)
     }
 
     /// Starts a server on a folder that has a cluster in `data`.
-    pub(crate) fn start_in(folder: TempDir, port: u16, settings: &str) -> Self {
+    pub fn start_in(folder: TempDir, port: u16, settings: &str) -> Self {
         let config = folder.path().join("data/postgresql.auto.conf");
         let defaults = "listen_addresses = ''\nshared_buffers = '32MB'\nmax_connections = 500\n";
         let before = fs::read_to_string(&config).unwrap_or_default();
         fs::write(&config, format!("{before}{defaults}{settings}\n")).expect("written");
         hand_over(folder.path());
-        let mut server = Self { folder: Arc::new(folder), port, process: None };
+        let mut server = Self {
+            folder: Arc::new(folder),
+            port,
+            database: "postgres".to_owned(),
+            process: None,
+            shared: None,
+        };
         server.restart();
         server
     }
 
-    pub(crate) fn restart(&mut self) {
+    /// Starts it after it was killed.
+    pub fn restart(&mut self) {
         let folder = self.folder.path();
         let log = fs::File::create(folder.join("log")).expect("a log");
         let errors = log.try_clone().expect("a log");
@@ -130,38 +154,30 @@ impl Server {
             .stderr(errors)
             .spawn();
         self.process = Some(process.expect("started"));
-        let mut pauses = Pauses::lasting(Duration::from_secs(60));
-        while let Err(error) = Client::connect(&self.address(), NoTls) {
-            assert!(
-                pauses.pause(),
-                "{error}: {}",
-                fs::read_to_string(folder.join("log")).unwrap_or_default()
-            );
-        }
+        until("the server", || Client::connect(&self.address(), NoTls).ok());
     }
 
     /// As a power failure does, except that the kernel keeps what was written.
-    pub(crate) fn kill(&mut self) {
+    pub fn kill(&mut self) {
+        assert!(self.shared.is_none(), "other tests use it");
         if let Some(mut process) = self.process.take() {
             // `setpriv` has become the server, so this is its process.
             process.kill().expect("killed");
             let status = process.wait().expect("ended");
             assert_eq!(status.signal(), Some(9));
             // Its children would see that it is gone, and could write something before they end.
-            let mut pauses = Pauses::lasting(Duration::from_secs(20));
-            loop {
+            until("the end of its children", || {
                 let children = children_of(self.folder.path()).join(" ");
-                if children.is_empty() {
-                    break;
+                if !children.is_empty() {
+                    signal(&children, "KILL");
                 }
-                signal(&children, "KILL");
-                assert!(pauses.pause(), "{children} are still there");
-            }
+                children.is_empty().then_some(())
+            });
         }
     }
 
     /// A standby of this server, on this port and with these lines in its configuration.
-    pub(crate) fn standby(&self, port: u16, settings: &str) -> Self {
+    pub fn standby(&self, port: u16, settings: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         hand_over(folder.path());
         let mut backup = program("pg_basebackup");
@@ -176,40 +192,38 @@ impl Server {
     }
 
     /// From now on, a commit is acknowledged when the standby has it.
-    pub(crate) fn waits_for_its_standby(&self) {
+    pub fn waits_for_its_standby(&self) {
         self.sql().batch_execute("alter system set synchronous_standby_names = '*'").expect("set");
         self.sql().batch_execute("select pg_reload_conf()").expect("read again");
         self.waits_until("select count(*) = 1 from pg_stat_replication where sync_state = 'sync'");
     }
 
     /// Waits until a query says yes.
-    pub(crate) fn waits_until(&self, query: &str) {
-        let (mut sql, mut pauses) = (self.sql(), Pauses::lasting(Duration::from_secs(30)));
-        while !sql.query_one(query, &[]).unwrap().get::<_, bool>(0) {
-            assert!(pauses.pause(), "{query}");
-        }
+    pub fn waits_until(&self, query: &str) {
+        let mut sql = self.sql();
+        until(query, || sql.query_one(query, &[]).unwrap().get::<_, bool>(0).then_some(()));
     }
 
-    pub(crate) fn address(&self) -> String {
-        format!("host={} port={} user=postgres dbname=postgres", self.folder.path().display(), self.port)
+    /// The folder with its socket, and with its files in `data`.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Where clients of PostgreSQL find the database.
+    pub fn address(&self) -> String {
+        let (folder, port, database) = (self.folder.path().display(), self.port, &self.database);
+        format!("host={folder} port={port} user=postgres dbname={database}")
     }
 
     /// What a person does with `psql`.
-    pub(crate) fn sql(&self) -> Client {
+    pub fn sql(&self) -> Client {
         Client::connect(&self.address(), NoTls).expect("connected")
     }
 
-    pub(crate) fn url(&self, schema: &str) -> String {
+    /// The address of tasks in this schema.
+    pub fn url(&self, schema: &str) -> String {
         let folder = self.folder.path().display().to_string().replace('/', "%2F");
-        format!("postgres://postgres@{folder}/postgres?schema={schema}")
-    }
-
-    pub(crate) fn options(&self, schema: &str) -> PostgresOptions {
-        PostgresOptions::parse(&self.url(schema)).expect("a URL")
-    }
-
-    pub(crate) fn store(&self, schema: &str) -> PostgresStore {
-        PostgresStore::open(self.options(schema)).expect("a store")
+        format!("postgres://postgres@{folder}/{}?schema={schema}", self.database)
     }
 }
 
@@ -222,7 +236,7 @@ fn children_of(folder: &Path) -> Vec<String> {
 }
 
 /// Sends a signal to processes, which may be gone.
-pub(crate) fn signal(processes: &str, name: &str) {
+pub fn signal(processes: &str, name: &str) {
     let sent = Command::new("sh").args(["-c", &format!("kill -{name} {processes} 2>&-")]).status();
     sent.expect("a shell");
 }
@@ -242,7 +256,7 @@ impl Drop for Server {
 }
 
 /// Changes a function of the schema, so that it lacks what a test is about.
-pub(crate) fn sabotage(server: &Server, schema: &str, function: &str, part: &str, instead: &str) {
+pub fn sabotage(server: &Server, schema: &str, function: &str, part: &str, instead: &str) {
     let mut sql = server.sql();
     let query = "select pg_get_functiondef(p.oid) from pg_proc p join pg_namespace n on n.oid = pronamespace
         where nspname = $1 and proname = $2";
@@ -253,7 +267,7 @@ pub(crate) fn sabotage(server: &Server, schema: &str, function: &str, part: &str
 }
 
 /// From now on, any step finds its task, wherever it is and whatever has happened to it.
-pub(crate) fn compare_no_versions(server: &Server, schema: &str) {
+pub fn compare_no_versions(server: &Server, schema: &str) {
     let compared =
         "where t.name = task and t.state = in_state and t.agent = in_agent and t.version = at_version";
     sabotage(server, schema, "take_step", compared, "where t.name = task");

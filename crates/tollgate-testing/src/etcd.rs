@@ -1,66 +1,73 @@
-//! Three real etcd nodes on this machine, which can be killed, paused and started again. They end with the value.
+//! Real etcd nodes on this machine, which can be killed, paused and started again. They end with the value.
+//!
+//! Most tests share three nodes, and each has a prefix of its own. A test that does something to a node, or to all keys, has a
+//! cluster of its own.
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-/// Longer than any election on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::shared::Shared;
+use crate::{PATIENCE, free_port};
 
-pub(crate) struct Cluster {
+/// Some nodes that belong together.
+pub struct Cluster {
     nodes: Vec<EtcdNode>,
     prefixes: AtomicUsize,
     folder: tempfile::TempDir,
     /// How many bytes the database of a node may have; 0: as many as etcd allows by default.
     quota: u64,
+    flushes: bool,
 }
 
-pub(crate) struct EtcdNode {
-    pub(crate) port: u16,
+struct EtcdNode {
+    port: u16,
     peer: u16,
     /// The port at which the other nodes reach it.
     shown: u16,
     process: Option<Child>,
 }
 
-/// A port at which nobody listens. The kernel gives higher ones to outgoing connections, so no connection takes it before its
-/// node does.
-#[allow(dead_code, reason = "the tests of two crates use it")]
-pub(crate) fn free_port() -> u16 {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    let first = u16::try_from(std::process::id() * 100 % 20_000).unwrap();
-    let port = || 10_000 + (first + NEXT.fetch_add(1, Ordering::SeqCst) % 20_000) % 20_000;
-    let is_free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
-    std::iter::repeat_with(port).take(20_000).find(is_free).expect("a free port")
-}
-
-#[allow(dead_code, reason = "the tests of two crates use it")]
 impl Cluster {
-    pub(crate) fn start() -> Self {
+    /// Three nodes with a prefix for each test.
+    pub fn shared() -> Arc<Self> {
+        static SHARED: Shared<Cluster> = Shared::new();
+        SHARED.get(Self::start)
+    }
+
+    /// Three nodes for one test alone.
+    pub fn start() -> Self {
         Self::of(3)
     }
 
-    pub(crate) fn of(size: usize) -> Self {
+    /// As many nodes as this, for one test alone.
+    pub fn of(size: usize) -> Self {
         Self::with_ways(size, |peer| peer)
     }
 
+    /// Three nodes that flush what they write, for benchmarks. The others need not: the system keeps what a killed node wrote.
+    pub fn durable() -> Self {
+        Self::with(3, |peer| peer, 0, true)
+    }
+
     /// One node whose database may have this many bytes.
-    pub(crate) fn with_quota(quota: u64) -> Self {
-        Self::with(1, |peer| peer, quota)
+    pub fn with_quota(quota: u64) -> Self {
+        Self::with(1, |peer| peer, quota, false)
     }
 
     /// Nodes that reach each other at the ports that this function returns for their own.
-    pub(crate) fn with_ways(size: usize, shown: impl FnMut(u16) -> u16) -> Self {
-        Self::with(size, shown, 0)
+    pub fn with_ways(size: usize, shown: impl FnMut(u16) -> u16) -> Self {
+        Self::with(size, shown, 0, false)
     }
 
-    fn with(size: usize, mut shown: impl FnMut(u16) -> u16, quota: u64) -> Self {
+    fn with(size: usize, mut shown: impl FnMut(u16) -> u16, quota: u64, flushes: bool) -> Self {
         let node = |_| {
             let peer = free_port();
             EtcdNode { port: free_port(), peer, shown: shown(peer), process: None }
@@ -70,6 +77,7 @@ impl Cluster {
             prefixes: AtomicUsize::new(0),
             folder: tempfile::tempdir().unwrap(),
             quota,
+            flushes,
         };
         (0..size).for_each(|number| cluster.restart(number));
         cluster.wait_until_ready();
@@ -77,28 +85,29 @@ impl Cluster {
     }
 
     /// An address of this cluster with a prefix of its own.
-    pub(crate) fn url(&self) -> String {
+    pub fn url(&self) -> String {
         let nodes: Vec<_> = self.nodes.iter().map(|node| format!("127.0.0.1:{}", node.port)).collect();
         self.url_of(&nodes.join(","))
     }
 
     /// The same through these nodes.
-    pub(crate) fn url_of(&self, nodes: &str) -> String {
+    pub fn url_of(&self, nodes: &str) -> String {
         format!("etcd://{nodes}/test-{}", self.prefixes.fetch_add(1, Ordering::SeqCst))
     }
 
-    pub(crate) fn ports(&self) -> Vec<u16> {
+    /// The ports at which clients reach the nodes.
+    pub fn ports(&self) -> Vec<u16> {
         self.nodes.iter().map(|node| node.port).collect()
     }
 
     /// How much processor time the nodes that run have used so far.
-    pub(crate) fn processor_time(&self) -> Duration {
+    pub fn processor_time(&self) -> Duration {
         let nodes = self.nodes.iter().filter_map(|node| node.process.as_ref());
         nodes.map(|process| processor_time(&process.id().to_string())).sum()
     }
 
     /// Starts a node that does not run, with the data that it had.
-    pub(crate) fn restart(&mut self, number: usize) {
+    pub fn restart(&mut self, number: usize) {
         let peers = self.nodes.iter().enumerate();
         let peers: Vec<_> = peers.map(|(n, node)| format!("n{n}=http://127.0.0.1:{}", node.shown)).collect();
         let node = &self.nodes[number];
@@ -117,6 +126,7 @@ impl Cluster {
             .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &shown])
             .args(["--initial-cluster", &peers.join(","), "--initial-cluster-token", "tollgate"])
             .args(["--initial-cluster-state", "new", "--logger", "zap", "--log-level", "error"])
+            .arg(format!("--unsafe-no-fsync={}", !self.flushes))
             .args(["--quota-backend-bytes", &self.quota.to_string()])
             .stdout(Stdio::null())
             .stderr(log)
@@ -126,7 +136,7 @@ impl Cluster {
     }
 
     /// `kill -9`
-    pub(crate) fn kill(&mut self, number: usize) {
+    pub fn kill(&mut self, number: usize) {
         let mut process = self.nodes[number].process.take().expect("it runs");
         process.kill().unwrap();
         assert_eq!(process.wait().unwrap().signal(), Some(9));
@@ -138,16 +148,17 @@ impl Cluster {
     }
 
     /// It hangs: its connections stay open, and nothing answers.
-    pub(crate) fn pause(&self, number: usize) {
+    pub fn pause(&self, number: usize) {
         self.signal(number, rustix::process::Signal::STOP);
     }
 
-    pub(crate) fn resume(&self, number: usize) {
+    /// It goes on after a pause.
+    pub fn resume(&self, number: usize) {
         self.signal(number, rustix::process::Signal::CONT);
     }
 
     /// The id of a node that answers, as in the requests of nodes to each other.
-    pub(crate) fn id(&self, number: usize) -> String {
+    pub fn id(&self, number: usize) -> String {
         let port = self.nodes[number].port;
         let status = self.until("its status", || post(port, "/v3/maintenance/status", &json!({})));
         let id: u64 = status["header"]["member_id"].as_str().unwrap().parse().unwrap();
@@ -155,7 +166,7 @@ impl Cluster {
     }
 
     /// The node that leads.
-    pub(crate) fn leader(&self) -> usize {
+    pub fn leader(&self) -> usize {
         let leads = |node: &EtcdNode| {
             let status = post(node.port, "/v3/maintenance/status", &json!({}))?;
             let leader = status["leader"].as_str().filter(|leader| *leader != "0")?.to_owned();
@@ -165,7 +176,7 @@ impl Cluster {
     }
 
     /// Waits until a write succeeds.
-    pub(crate) fn wait_until_ready(&self) {
+    pub fn wait_until_ready(&self) {
         let body = json!({ "key": "cmVhZHk=", "value": "eWVz" });
         let put = |node: &EtcdNode| post(node.port, "/v3/kv/put", &body);
         self.until("a write", || self.nodes.iter().find_map(put));
@@ -188,7 +199,7 @@ impl Cluster {
     }
 
     /// The files with what the nodes print.
-    pub(crate) fn log_files(&self) -> Vec<PathBuf> {
+    pub fn log_files(&self) -> Vec<PathBuf> {
         (0..self.nodes.len()).map(|number| self.log_file(number)).collect()
     }
 
@@ -207,8 +218,7 @@ impl Drop for Cluster {
 }
 
 /// How much processor time a process has used so far.
-#[allow(dead_code, reason = "only the benchmark uses it")]
-pub(crate) fn processor_time(process: &str) -> Duration {
+pub fn processor_time(process: &str) -> Duration {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     // The name of the program may contain anything, so what follows its last parenthesis is counted.
     let numbers = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
@@ -217,7 +227,7 @@ pub(crate) fn processor_time(process: &str) -> Duration {
 }
 
 /// A call of the gateway, without our client; `None` if it fails.
-pub(crate) fn post(port: u16, path: &str, body: &Value) -> Option<Value> {
+pub fn post(port: u16, path: &str, body: &Value) -> Option<Value> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(2))).ok()?;
     let body = body.to_string();

@@ -12,7 +12,7 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tollgate_etcd::{EtcdOptions, EtcdStore, EtcdUrl};
-use tollgate_testing::etcd::Cluster;
+use tollgate_testing::etcd::{self, Cluster};
 use tollgate_vault::store::{Hint, Watch};
 use tollgate_vault::{ClaimKind, ClaimQueue, ClaimRequest, State, Terms, Vault};
 
@@ -112,7 +112,7 @@ struct Cost {
 
 /// What the work costs that does this many operations.
 fn cost(cluster: &Cluster, operations: usize, work: impl FnOnce()) -> Cost {
-    let used = || (cluster.processor_time(), cluster::processor_time("self"));
+    let used = || (cluster.processor_time(), etcd::processor_time("self"));
     let (before, began) = (used(), Instant::now());
     work();
     let (after, took) = (used(), began.elapsed());
@@ -271,7 +271,7 @@ fn gaps(cluster: &mut Cluster) -> (Duration, Duration) {
     let (bare, ours) = thread::scope(|scope| {
         let bare = scope.spawn(move || {
             let body = json!({ "key": "YQ==", "value": "YQ==" });
-            while !others.iter().any(|port| cluster::post(*port, "/v3/kv/put", &body).is_some()) {}
+            while !others.iter().any(|port| etcd::post(*port, "/v3/kv/put", &body).is_some()) {}
             died.elapsed()
         });
         let ours = scope.spawn(move || {

@@ -24,7 +24,7 @@ use tokio_postgres::{Client, Config, NoTls, Statement};
 use tollgate_base::error::Result;
 use tollgate_base::task::{State, TaskName};
 use tollgate_postgres::PostgresStore;
-use tollgate_testing::postgres::Server;
+use tollgate_testing::postgres::{Server, is_installed};
 use tollgate_vault::event::{Entry, EventPage};
 use tollgate_vault::store::{Scan, Wake};
 use tollgate_vault::{
@@ -40,7 +40,7 @@ const LISTENERS: usize = 200;
 fn main() {
     let parts: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
     // `cargo test --benches` only wants to know whether it starts.
-    if !server::is_installed() || parts.iter().any(|word| word == "--test") {
+    if !is_installed() || parts.iter().any(|word| word == "--test") {
         return;
     }
     let is_wanted = |part: &str| parts.is_empty() || parts.iter().any(|wanted| wanted == part);

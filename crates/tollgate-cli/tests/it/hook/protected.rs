@@ -66,6 +66,8 @@ fn a_file_tool_cannot_write_them() {
     ]
     .map(str::to_owned)
     .into();
+    // The same files, on a disk that ignores case.
+    files.extend([".GIT/config", "sub/.Claude/SETTINGS.json", ".TOLLGATE/config.toml"].map(str::to_owned));
     // The git directories that are elsewhere, and the user's own files.
     let others =
         ["tree/.git", "bare/config", "apart/config", "apart/hooks/pre-commit", "home/.claude/settings.json"];
@@ -82,7 +84,6 @@ fn a_file_tool_cannot_write_them() {
         for file in [
             "vault/Needs_Action/new.md",
             ".gitignore",
-            ".GIT/config",
             "claude/settings.json",
             ".github/workflows/x.yml",
             ".opencode/x",

@@ -46,11 +46,16 @@ impl Limits {
     /// The limits for this process.
     pub(crate) fn of_this_process() -> Self {
         let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-        // Half of them: the other half is for files, folders and watches.
-        let half = descriptors.map_or(MOST, |most| usize::try_from(most / 2).unwrap_or(MOST));
         let patience = Duration::from_secs(30);
-        Self { connections: half.clamp(FEWEST, MOST), head: patience, pause: patience }
+        Self { connections: most_connections(descriptors), head: patience, pause: patience }
     }
+}
+
+/// The most connections of a process that may have this many descriptors; `None` if there is no limit. Half of them: the other half
+/// is for files, folders and watches.
+fn most_connections(descriptors: Option<u64>) -> usize {
+    let half = descriptors.map_or(MOST, |most| usize::try_from(most / 2).unwrap_or(MOST));
+    half.clamp(FEWEST, MOST)
 }
 
 /// The most connections. A person has a few, an agent one or two.
@@ -250,6 +255,15 @@ mod tests {
 
     fn connection(proved: &Arc<ProvedRequests>) -> Connection {
         Connection { proved: proved.clone(), last: Arc::default() }
+    }
+
+    #[test]
+    fn half_of_the_descriptors_are_for_connections_and_at_most_512() {
+        for (descriptors, connections) in
+            [(Some(8), 16), (Some(256), 128), (Some(1024), 512), (Some(1 << 20), 512), (None, 512)]
+        {
+            assert_eq!(most_connections(descriptors), connections, "{descriptors:?}");
+        }
     }
 
     #[test]

@@ -143,18 +143,14 @@ fn wrong_guesses_are_slow_and_known_visitors_do_not_wait_for_them() {
     let guesses = 24;
     let began = std::time::Instant::now();
     std::thread::scope(|scope| {
-        for number in 0..guesses {
-            let world = &world;
-            scope.spawn(move || {
-                let bearer = format!("Bearer {number}");
-                assert_eq!(
-                    world.asks("POST", "/mcp", &[NO_COOKIE, ("Authorization", &bearer)], "").status,
-                    401
-                );
-            });
-        }
+        let guess = |number: i32| {
+            let bearer = format!("Bearer {number}");
+            let reply = world.asks("POST", "/mcp", &[NO_COOKIE, ("Authorization", &bearer)], "");
+            assert_eq!(reply.status, 401);
+        };
+        let guessing: Vec<_> = (0..guesses).map(|number| scope.spawn(move || guess(number))).collect();
         assert_eq!(world.gets("/").status, 200);
-        assert!(began.elapsed() < std::time::Duration::from_secs(1), "the person does not wait");
+        assert!(guessing.iter().any(|guess| !guess.is_finished()), "the person does not wait");
     });
     let rate = f64::from(guesses) / began.elapsed().as_secs_f64();
     assert!(rate <= 17.0, "{rate} guesses a second");

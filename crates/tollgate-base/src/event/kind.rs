@@ -3,9 +3,6 @@
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-use super::list::Event;
-use super::payload::*;
-
 /// Each line: the variant, its payload, the keys of its result if they vary, the word of its type, and `=>` the
 /// status if it follows from the payload.
 macro_rules! events {
@@ -82,6 +79,14 @@ macro_rules! events {
                 }
             }
         }
+
+        impl<'de> Deserialize<'de> for Event {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let Parts::<String, Value> { action_type, payload, result } = Parts::deserialize(deserializer)?;
+                let known = Self::read(&action_type, &payload, &result);
+                Ok(known.unwrap_or(Self::Other { action_type, payload, result }))
+            }
+        }
     };
 }
 
@@ -97,50 +102,4 @@ pub(super) struct Parts<T, P> {
 
 pub(super) fn status<P>(payload: &P, of: impl Fn(&P) -> &'static str) -> &'static str {
     of(payload)
-}
-
-impl<'de> Deserialize<'de> for Event {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Parts::<String, Value> { action_type, payload, result } = Parts::deserialize(deserializer)?;
-        let known = Self::read(&action_type, &payload, &result);
-        Ok(known.unwrap_or(Self::Other { action_type, payload, result }))
-    }
-}
-
-impl Event {
-    /// The names by which a line is found again.
-    pub fn keys(&self) -> Keys<'_> {
-        match self {
-            Self::Claim(TaskClaimed { task, step, .. })
-            | Self::ClaimLost(ClaimLost { task, step, .. })
-            | Self::ClaimFailed(ClaimFailed { task, step, .. })
-            | Self::Renew(ClaimRenewed { task, step, .. })
-            | Self::Release(TaskReleased { task, step, .. }, _)
-            | Self::Approval(TaskDecided { task, step, .. })
-            | Self::Reclaim(TaskReclaimed { task, step, .. }, _) => {
-                Keys { change: None, task: Some(task.as_str()), step: Some(step.as_str()) }
-            }
-            Self::Mutation(
-                Mutation::File(FileChanged { id, .. }) | Mutation::Folder(FolderMoved { id, .. }),
-                _,
-            ) => Keys { change: Some(id), task: None, step: None },
-            Self::Other { payload, .. } => Keys {
-                change: payload["id"].as_str(),
-                task: payload["task"].as_str(),
-                step: payload["step"].as_str(),
-            },
-            _ => Keys { change: None, task: None, step: None },
-        }
-    }
-}
-
-/// The names by which a line is found again. A line of a later version has those that are where ours would be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Keys<'a> {
-    /// The id of a change of a file or folder.
-    pub change: Option<&'a str>,
-    /// The task, by the name of its file.
-    pub task: Option<&'a str>,
-    /// The step of the task.
-    pub step: Option<&'a str>,
 }

@@ -9,12 +9,13 @@
 //!   [`Event::Other`], which is written back as it was read.
 
 mod described;
+mod keys;
 mod kind;
 mod list;
 mod payload;
 
 pub use described::{Described, Fragment, Tone};
-pub use kind::Keys;
+pub use keys::Keys;
 pub use list::Event;
 pub use payload::*;
 

@@ -16,7 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::RecvFlags;
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitOptions, chdir, pidfd_open, pidfd_send_signal,
-    set_parent_process_death_signal, setpgid, waitpid,
+    set_parent_process_death_signal, setsid, waitpid,
 };
 
 use super::call::{SystemCall, supervised};
@@ -89,7 +89,9 @@ pub(crate) fn run(gate: &Gate, request: &RunRequest<'_>) -> Result<LevelAttempt>
     };
     if let Some(supervisor) = request.supervisor {
         supervisor.started(child.id(), door.as_ref());
-        setpgid(None, None).at("leave", "the process group of the command")?;
+        // A session of its own, and not only a process group: if the parent of a process is in another group of the same session,
+        // the kernel hangs up the whole group when that process ends and another one of the group is stopped.
+        setsid().at("leave", "the session of the command")?;
     }
     prefer_same_processor(&listener);
     let mut guarding = Guarding { listener, memory, folder, fault: None };

@@ -88,6 +88,16 @@ fn signals_reach_the_command() {
     }
 }
 
+/// As a service or a CI starts agents: in a session without a terminal.
+#[test]
+fn the_end_of_a_command_hangs_nobody_up() {
+    let world = world();
+    let script =
+        "sleep 1000 & kill -STOP $!; tollgate run --mode gate -- true; kill -KILL $!; echo alive > f";
+    world.script(&format!("setsid -w sh -c '{script}'")).ends().is(0);
+    world.holds("f", "alive\n");
+}
+
 #[test]
 fn without_its_supervisor_a_command_changes_nothing_more() {
     let world = world();

@@ -1,6 +1,6 @@
 //! From the list of events come the enum, the words of its types and results, writing and reading.
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// Each line: the variant, its payload, the keys of its result if they vary, the word of its type, and `=>` the

@@ -27,3 +27,4 @@ mod units;
 mod vault_settings;
 pub mod visible;
 mod words;
+pub mod working_tree;

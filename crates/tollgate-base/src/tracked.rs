@@ -12,14 +12,13 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
 use bstr::ByteSlice;
 
 use crate::error::{At, Fault, Result};
 use crate::private;
-use crate::program::run_with_input;
+use crate::working_tree::WorkingTree;
 
 /// The folder of the state.
 const STATE: &str = ".tollgate";
@@ -30,36 +29,8 @@ const OF_PEOPLE: [&[u8]; 2] = [b"/config.toml", b"/.gitignore"];
 /// The file in the state with the stamp of the index that was checked.
 const CHECKED: &str = "checked-index";
 
-/// The longest time for git to list a folder. If it takes longer, the disk is broken.
-const PATIENCE: Duration = Duration::from_secs(60);
-
 /// An index that changed this recently may change again within the same tick of the clock that dates files.
 const TICK: Duration = Duration::from_millis(100);
-
-/// Variables of an outer git, or of a careless shell. Each of them would lead our git to another repository.
-pub const OUTER_GIT: [&str; 15] = [
-    "GIT_DIR",
-    "GIT_WORK_TREE",
-    "GIT_INDEX_FILE",
-    "GIT_OBJECT_DIRECTORY",
-    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
-    "GIT_COMMON_DIR",
-    "GIT_NAMESPACE",
-    "GIT_PREFIX",
-    "GIT_CEILING_DIRECTORIES",
-    "GIT_CONFIG",
-    "GIT_CONFIG_PARAMETERS",
-    "GIT_CONFIG_COUNT",
-    "GIT_QUARANTINE_PATH",
-    "GIT_PUSH_OPTION_COUNT",
-    "GIT_EDITOR",
-];
-
-/// The working tree that a folder is in.
-struct WorkingTree {
-    top: PathBuf,
-    git_dir: PathBuf,
-}
 
 /// A fault if git tracks state of this folder, which is canonical.
 pub fn refuse_tracked(folder: &Path) -> Result<()> {
@@ -69,7 +40,7 @@ pub fn refuse_tracked(folder: &Path) -> Result<()> {
         // The whole state is a submodule, or another checkout.
         return Err(Fault::Tracked { path: own });
     }
-    let Some(tree) = folder.ancestors().find_map(WorkingTree::at) else { return Ok(()) };
+    let Some(tree) = WorkingTree::around(folder) else { return Ok(()) };
     let index = tree.git_dir.join("index");
     let found = match fs::metadata(&index) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -80,8 +51,8 @@ pub fn refuse_tracked(folder: &Path) -> Result<()> {
         return Ok(());
     }
     let below = state.strip_prefix(&tree.top).unwrap_or(&state).as_os_str();
-    if tree.may_track(below.as_bytes())?
-        && let Some(path) = tree.tracked(below)?
+    if may_track(&tree, below.as_bytes())?
+        && let Some(path) = tracked(&tree, below)?
     {
         return Err(Fault::Tracked { path: tree.top.join(path) });
     }
@@ -94,70 +65,30 @@ pub fn refuse_tracked(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-impl WorkingTree {
-    /// The working tree whose root this folder is. git skips a `.git` that is not a repository.
-    fn at(top: &Path) -> Option<Self> {
-        let git = top.join(".git");
-        let git_dir = match fs::metadata(&git).ok()?.is_dir() {
-            true => git,
-            false => {
-                let text = fs::read(&git).ok()?;
-                top.join(OsStr::from_bytes(text.strip_prefix(b"gitdir:")?.trim_ascii()))
-            }
-        };
-        git_dir.join("HEAD").symlink_metadata().is_ok().then(|| Self { top: top.to_owned(), git_dir })
-    }
-
-    /// Whether git may track anything below this path that is not a person's. A yes may be wrong: another folder may
-    /// have a path that ends in the same way.
-    fn may_track(&self, below: &[u8]) -> Result<bool> {
-        let names = names_of_git(&self.git_dir)?;
-        let is_part = |name: &&OsString| name.as_bytes().starts_with(b"sharedindex.");
-        for name in names.iter().filter(is_part).map(OsString::as_os_str).chain([OsStr::new("index")]) {
-            let path = self.git_dir.join(name);
-            let bytes = fs::read(&path).at("read", &path)?;
-            if is_compressed(&bytes) || names_state(&bytes, below) {
-                return Ok(true);
-            }
+/// Whether git may track anything below this path that is not a person's. A yes may be wrong: another folder may have a path that
+/// ends in the same way.
+fn may_track(tree: &WorkingTree, below: &[u8]) -> Result<bool> {
+    let names = names_of_git(&tree.git_dir)?;
+    let is_part = |name: &&OsString| name.as_bytes().starts_with(b"sharedindex.");
+    for name in names.iter().filter(is_part).map(OsString::as_os_str).chain([OsStr::new("index")]) {
+        let path = tree.git_dir.join(name);
+        let bytes = fs::read(&path).at("read", &path)?;
+        if is_compressed(&bytes) || names_state(&bytes, below) {
+            return Ok(true);
         }
-        Ok(false)
     }
+    Ok(false)
+}
 
-    /// The first path that git tracks there and that is not a person's, as git says.
-    fn tracked(&self, below: &OsStr) -> Result<Option<OsString>> {
-        let mut pathspec = OsString::from(":(top,literal)");
-        pathspec.push(below);
-        let mut command = Command::new("git");
-        command
-            .arg("-C")
-            .arg(&self.top)
-            .arg("--git-dir")
-            .arg(&self.git_dir)
-            .arg("--work-tree")
-            .arg(&self.top);
-        // The repository may be a stranger's: nothing that its configuration names is run.
-        command.args(["-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "--no-optional-locks"]);
-        command.args(["ls-files", "-z", "--"]).arg(pathspec).env("GIT_NO_LAZY_FETCH", "1");
-        for name in OUTER_GIT {
-            command.env_remove(name);
-        }
-        let failed = |what: String| {
-            let index = self.git_dir.join("index");
-            Fault::invalid(format!("cannot find out whether `{}` lists state: {what}", index.display()))
-        };
-        let command = command.stdout(Stdio::piped()).stderr(Stdio::null());
-        let ended =
-            run_with_input(command, b"", PATIENCE).map_err(|error| failed(format!("`git`: {error}")))?;
-        let Some(ended) = ended.filter(|ended| ended.status.success()) else {
-            return Err(failed("`git ls-files` failed".into()));
-        };
-        let is_state = |path: &&[u8]| {
-            let rest = path.strip_prefix(below.as_bytes());
-            rest.is_some_and(|rest| rest.starts_with(b"/") && !OF_PEOPLE.contains(&rest))
-        };
-        let found = ended.output.split(|byte| *byte == 0).find(is_state);
-        Ok(found.map(|path| OsString::from_vec(path.to_vec())))
-    }
+/// The first path that git tracks there and that is not a person's, as git says.
+fn tracked(tree: &WorkingTree, below: &OsStr) -> Result<Option<OsString>> {
+    let output = tree.answer(tree.git().args(["ls-files", "-z", "--"]).arg(below), b"")?;
+    let is_state = |path: &&[u8]| {
+        let rest = path.strip_prefix(below.as_bytes());
+        rest.is_some_and(|rest| rest.starts_with(b"/") && !OF_PEOPLE.contains(&rest))
+    };
+    let found = output.split(|byte| *byte == 0).find(is_state);
+    Ok(found.map(|path| OsString::from_vec(path.to_vec())))
 }
 
 /// The names in a folder of git, which may be behind a link.
@@ -208,8 +139,10 @@ fn changed(found: &Metadata) -> SystemTime {
 mod tests {
     use std::fs::Permissions;
     use std::os::unix::fs::PermissionsExt;
+    use std::process::Command;
 
     use super::*;
+    use crate::working_tree::OUTER_GIT;
 
     fn git(folder: &Path, arguments: &[&str]) {
         let mut command = Command::new("git");

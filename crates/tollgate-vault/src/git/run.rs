@@ -24,7 +24,7 @@ use crate::claim_lock::without_locks;
 use tollgate_base::boot_clock::millis_since_boot;
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::private;
-use tollgate_base::tracked::OUTER_GIT;
+use tollgate_base::working_tree::OUTER_GIT;
 
 /// The oldest git that can do everything that is asked of it: `--porcelain`, `--atomic` and leases are older, but
 /// `--no-write-fetch-head` came with 2.29.

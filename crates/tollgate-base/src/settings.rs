@@ -30,6 +30,8 @@ pub struct Settings {
     pub guard: GuardSettings,
     /// How long replaced bytes are kept, and how many.
     pub recovery: RecoverySettings,
+    /// What agents may do with git.
+    pub git: GitSettings,
     /// The ledger.
     pub ledger: LedgerSettings,
     /// The tasks.
@@ -68,6 +70,8 @@ pub struct GuardSettings {
     pub mode: GuardMode,
     /// Whether an agent may write files that it has not read in the turn.
     pub unread: Unread,
+    /// Whether an agent may destroy unfinished work that it has not seen.
+    pub unfinished: Unfinished,
     /// Whether an acknowledged write survives a power failure.
     pub durability: Durability,
     /// How long a write waits until other programs have closed the file.
@@ -91,6 +95,7 @@ impl Default for GuardSettings {
         Self {
             mode: GuardMode::default(),
             unread: Unread::default(),
+            unfinished: Unfinished::default(),
             durability: Durability::default(),
             // An editor holds a file open for a few milliseconds while it saves; a second covers a slow one.
             quiet_wait: Wait(Duration::from_secs(1)),
@@ -105,6 +110,25 @@ impl Default for GuardSettings {
             protected: Vec::new(),
         }
     }
+}
+
+/// `[git]`
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct GitSettings {
+    /// What an agent may commit.
+    pub commit: CommitRule,
+}
+
+/// What an agent may commit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CommitRule {
+    /// Everything.
+    #[default]
+    Any,
+    /// Only what it has seen, on the branch that it knows.
+    Seen,
 }
 
 /// `[recovery]`
@@ -257,6 +281,19 @@ pub enum Unread {
     /// The file is compared with what the agent knew in earlier turns of the session. If it knew nothing, it may write.
     Known,
     /// It may not, unless the write creates the file.
+    Refuse,
+}
+
+/// Whether an agent may destroy unfinished work that it has not seen: bytes that are in no commit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Unfinished {
+    /// It may.
+    #[default]
+    Allow,
+    /// It may, and the ledger records it.
+    Note,
+    /// It may not.
     Refuse,
 }
 

@@ -27,7 +27,7 @@ impl Change {
 
     /// A change of some part of a file by the agent's own program. The result is not known.
     pub fn of_some_part(path: impl Into<PathBuf>) -> Self {
-        Self::new(path, Action::ByProgram { extent: Extent::Part, result: None })
+        Self::new(path, Action::by_program(Extent::Part))
     }
 
     /// The same change with another expectation.
@@ -73,6 +73,11 @@ pub enum Action {
 }
 
 impl Action {
+    /// A program replaces this much of the file, nobody knows with what.
+    pub fn by_program(extent: Extent) -> Self {
+        Self::ByProgram { extent, result: None }
+    }
+
     pub(crate) fn extent(&self) -> Extent {
         match self {
             Self::Edit(_) => Extent::Part,

@@ -16,6 +16,7 @@ use crate::disk::{Found, Quiet, Spot};
 use crate::edit::{self, Edit, EditBuffer};
 use crate::fence::WriteFence;
 use crate::folder;
+use crate::git_rules;
 use crate::guard::{admit, must_name_a_file};
 use crate::look::READ_WAIT;
 use crate::merge::{Merge, NoMerge};
@@ -115,6 +116,7 @@ impl Gate {
 
     /// Writes the ledger line of a turn that began elsewhere.
     pub fn record_turn_start(&self, turn: &dyn TurnState) -> Result<()> {
+        git_rules::note_head(&self.workspace, turn)?;
         self.record(turn, Event::TurnStarted(TurnMark {}))
     }
 

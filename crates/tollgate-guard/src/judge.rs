@@ -17,20 +17,41 @@ use crate::place::Way;
 use crate::refusal::{Reason, Refusal};
 use crate::request::Request;
 use crate::turn::{Extent, FileState};
+use crate::unfinished::UnfinishedFiles;
 use tollgate_base::error::Result;
 use tollgate_base::settings::{GuardMode, Unread};
 
 /// What must be on disk for a change, or why it is refused.
 pub(crate) type Judgement = std::result::Result<Base, Reason>;
 
-/// Judges a change of the file to which its path leads.
-pub(crate) fn judge(request: &Request<'_>, way: &Way, change: &Change) -> Result<Judgement> {
+/// Judges a change of the file to which its path leads. `unfinished`: what is known of unfinished work from earlier changes of the same
+/// request.
+pub(crate) fn judge(
+    request: &Request<'_>,
+    way: &Way,
+    change: &Change,
+    unfinished: &mut UnfinishedFiles,
+) -> Result<Judgement> {
     if is_protected(request, way, change) {
         return Ok(Err(Reason::Protected));
     }
     if request.root.settings().guard.mode == GuardMode::Off {
         return Ok(Ok(Base::Any));
     }
+    let base = match compared(request, way, change)? {
+        Ok(base) => base,
+        Err(reason) => return Ok(Err(reason)),
+    };
+    Ok(match unfinished.judge(request, &way.path, change)? {
+        (_, Some(reason)) => Err(reason),
+        // What was judged is what must be there.
+        (Some(state), None) if base == Base::Any => Ok(Base::Exactly(state)),
+        (_, None) => Ok(base),
+    })
+}
+
+/// What the file must be, compared with what the agent knows of it.
+fn compared(request: &Request<'_>, way: &Way, change: &Change) -> Result<Judgement> {
     let extent = change.action.extent();
     let expected = match change.action {
         Action::Create(_) => Expected::Absent,
@@ -54,8 +75,9 @@ pub(crate) fn judge_now(
     way: &Way,
     change: &Change,
     look: &Look,
+    unfinished: &mut UnfinishedFiles,
 ) -> Result<Option<Reason>> {
-    Ok(match judge(request, way, change)? {
+    Ok(match judge(request, way, change, unfinished)? {
         Ok(base) => objection(base, look),
         Err(reason) => Some(reason),
     })

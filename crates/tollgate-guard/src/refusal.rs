@@ -19,7 +19,7 @@ use crate::turn::FileState;
 use tollgate_base::digest::Digest;
 use tollgate_base::name::Agent;
 
-pub use tollgate_base::event::ErrorType;
+pub use tollgate_base::event::{ErrorType, UnfinishedWork};
 
 /// The answer to a call: done, or refused.
 #[derive(Debug)]
@@ -153,7 +153,7 @@ pub enum Reason {
 
 impl Reason {
     pub(crate) fn stale(expected: FileState, actual: FileState) -> Self {
-        Self::Stale(Stale { expected, actual, changed_by: None, diff: None, mergeable: false })
+        Self::Stale(Stale::new(expected, actual))
     }
 }
 
@@ -171,6 +171,42 @@ pub struct Stale {
     /// What the agent wanted to write is kept, and can be merged with the file on disk without a conflict.
     #[serde(default)]
     pub mergeable: bool,
+    /// What the change would have done to the work of others. If it would have destroyed it, `expected` is what git has of the file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub harm: Option<Harm>,
+    /// Whose work it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unfinished: Option<UnfinishedWork>,
+}
+
+/// What a change does to the work of others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Harm {
+    /// It destroys unfinished work.
+    Destroyed,
+    /// It commits unfinished work.
+    Committed,
+    /// It moves HEAD in a tree in which another agent works.
+    HeadMoved,
+    /// It commits to another branch than its author has seen.
+    OtherBranch,
+    /// It deletes a stash.
+    StashDropped,
+}
+
+impl Stale {
+    pub(crate) fn new(expected: FileState, actual: FileState) -> Self {
+        Self {
+            expected,
+            actual,
+            changed_by: None,
+            diff: None,
+            mergeable: false,
+            harm: None,
+            unfinished: None,
+        }
+    }
 }
 
 /// A path on its way to another process of tollgate, even if it is not UTF-8.
@@ -195,6 +231,43 @@ pub struct ChangedBy {
     pub agent: Agent,
     /// The time of the change.
     pub time: Timestamp,
+}
+
+impl Harm {
+    fn words(self, agent: Option<&Agent>) -> (Cow<'static, str>, &'static str) {
+        let whose = match agent {
+            Some(agent) => format!("agent '{agent}'"),
+            None => "a person, or of a program that does not use tollgate".to_owned(),
+        };
+        let (message, hint) = match self {
+            Self::Destroyed => (
+                format!(
+                    "The file holds unfinished work of {whose}. It is in no commit, and you have not seen it."
+                ),
+                "Leave the file as it is, and limit your command to files of your own. If you must change it, read the \
+                 whole file first, or look at its 'git diff', or ask whose work it is.",
+            ),
+            Self::Committed => (
+                format!("The commit would contain unfinished work of {whose}, which you have not seen."),
+                "Commit your own changes with 'tollgate commit -m MESSAGE'. If you were asked to commit everything, look \
+                 at the whole file or at its 'git diff' first.",
+            ),
+            Self::HeadMoved => (
+                format!("The command would move HEAD while work of {whose} is going on in this tree."),
+                "Stay on this branch, and commit your own changes with 'tollgate commit -m MESSAGE'. For another branch, \
+                 make a working tree of your own with 'git worktree add', or ask.",
+            ),
+            Self::OtherBranch => (
+                "Somebody has switched the branch since your turn began.".to_owned(),
+                "Look at 'git status'. If the commit belongs to this branch, commit again; otherwise ask.",
+            ),
+            Self::StashDropped => (
+                "The command would delete a stash that you have not made and not seen.".to_owned(),
+                "Leave the stash where it is, or look at all of it with 'git stash show -p' first.",
+            ),
+        };
+        (message.into(), hint)
+    }
 }
 
 /// The rendering for controllers: exactly these five keys. Only a path that is not UTF-8 has one more.
@@ -235,6 +308,10 @@ pub struct Report {
     pub details: Details,
     /// What to do, as a sentence.
     pub recovery_hint: Cow<'static, str>,
+    /// Whose unfinished work the change would have destroyed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "unfinished_work")]
+    pub unfinished: Option<UnfinishedWork>,
 }
 
 /// The file and its hashes.
@@ -253,6 +330,18 @@ pub struct Details {
 
 fn error_types(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     schemars::json_schema!({"type": "string", "enum": ErrorType::ALL})
+}
+
+fn unfinished_work(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({
+        "type": "object",
+        "properties": {
+            "agent": {"type": ["string", "null"]},
+            "since": {"type": ["string", "null"], "format": "date-time"},
+        },
+        "required": ["agent", "since"],
+        "additionalProperties": false,
+    })
 }
 
 fn hash_or_null(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
@@ -342,11 +431,23 @@ impl Refusal {
             message,
             details: Details { path: self.path.to_string(), baseline_hash, current_disk_hash },
             recovery_hint: recovery_hint.into(),
+            unfinished: self.unfinished().cloned(),
+        }
+    }
+
+    /// Whose unfinished work the change would have destroyed, if that is the reason.
+    pub fn unfinished(&self) -> Option<&UnfinishedWork> {
+        match &self.reason {
+            Reason::Stale(stale) => stale.unfinished.as_ref(),
+            _ => None,
         }
     }
 
     fn words(&self) -> (Cow<'static, str>, &'static str) {
         match &self.reason {
+            Reason::Stale(Stale { harm: Some(harm), unfinished, .. }) => {
+                harm.words(unfinished.as_ref().and_then(|work| work.agent.as_ref()))
+            }
             Reason::Stale(stale) => (
                 match (stale.expected, stale.actual) {
                     (_, FileState::Absent) => "Target missing. Re-read required.".into(),

@@ -16,6 +16,7 @@ use crate::sys::seccomp::CallAnswer;
 use crate::transaction::MOST_SHOWN;
 use tollgate_base::digest::Digest;
 use tollgate_base::error::Result;
+use tollgate_guard::change::Action;
 use tollgate_guard::gate::Gate;
 use tollgate_guard::refusal::{Reason, Refusal, Refused};
 use tollgate_guard::supervised::{MadeChange, SupervisedProgram};
@@ -213,8 +214,9 @@ impl<'a> Files<'a> {
             self.read(&guarded)?;
             self.look(&guarded)?
         } else {
-            let extent = if whole { Extent::Whole } else { Extent::Part };
-            match self.judge(&guarded, extent)? {
+            match self
+                .judge(&guarded, Action::by_program(if whole { Extent::Whole } else { Extent::Part }))?
+            {
                 Ok(state) => state,
                 Err(answer) => return Ok(Err(answer)),
             }
@@ -230,8 +232,9 @@ impl<'a> Files<'a> {
             Ok(Some(guarded)) if there(&guarded.path) == There::File => guarded,
             other => return Ok(other.map(drop)),
         };
-        let extent = if length == 0 { Extent::Whole } else { Extent::Part };
-        match self.judge(&guarded, extent)? {
+        match self
+            .judge(&guarded, Action::by_program(if length == 0 { Extent::Whole } else { Extent::Part }))?
+        {
             Ok(state) => {
                 let empty = FileState::Present(Digest::of(b""));
                 let after = if length == 0 { empty } else { FileState::Unreadable };
@@ -247,7 +250,10 @@ impl<'a> Files<'a> {
             Ok(Some(guarded)) if there(&guarded.path) == There::File => guarded,
             other => return Ok(other.map(drop)),
         };
-        match self.judge(&guarded, Extent::Whole)? {
+        // What the command has made itself it may delete like everything else that it changes.
+        let is_own = self.memory.known.get(&guarded.path).is_some_and(|known| known.before.is_some());
+        let action = if is_own { Action::by_program(Extent::Whole) } else { Action::Delete };
+        match self.judge(&guarded, action)? {
             Ok(state) => {
                 self.memory.becomes(&guarded.path, state, FileState::Absent);
                 Ok(Ok(()))
@@ -376,7 +382,7 @@ impl<'a> Files<'a> {
     }
 
     /// Whether the command may change a file that exists, or create it.
-    pub(super) fn judge(&mut self, guarded: &Guarded, extent: Extent) -> Result<Judged<FileState>> {
+    pub(super) fn judge(&mut self, guarded: &Guarded, action: Action) -> Result<Judged<FileState>> {
         if self.memory.known.get(&guarded.path).is_some_and(|known| known.anything) {
             let state = self.look(guarded)?;
             let known = self.memory.known.entry(guarded.path.clone()).or_default();
@@ -385,7 +391,7 @@ impl<'a> Files<'a> {
         let known = self.memory.known.get(&guarded.path);
         let states = known.map_or(&[][..], |known| known.states.as_slice());
         let open = known.is_some_and(|known| known.open > 0);
-        match self.program.judge(&guarded.given, extent, states, open)? {
+        match self.program.judge(&guarded.given, action, states, open)? {
             Ok(state) => {
                 // The command has read the file again since.
                 self.memory.refused.remove(&guarded.path);

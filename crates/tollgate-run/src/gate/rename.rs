@@ -11,6 +11,7 @@ use super::remembered::KnownFile;
 use super::tracee::{FinalLink, Tracee};
 use crate::sys::seccomp::CallAnswer;
 use tollgate_base::error::Result;
+use tollgate_guard::change::Action;
 use tollgate_guard::supervised::MadeChange;
 use tollgate_guard::turn::{Extent, FileState};
 
@@ -66,7 +67,7 @@ impl Files<'_> {
         let mut states = [FileState::Absent; 2];
         for (end, state) in [&from, &to].into_iter().zip(&mut states) {
             let Some(end) = end.as_ref().filter(|end| there(&end.path) == There::File) else { continue };
-            match self.judge(end, Extent::Whole)? {
+            match self.judge(end, Action::by_program(Extent::Whole))? {
                 Ok(found) => *state = found,
                 Err(answer) => return Ok(Err(answer)),
             }
@@ -102,7 +103,7 @@ impl Files<'_> {
         {
             return Ok(None);
         }
-        let state = match self.judge(from, Extent::Whole)? {
+        let state = match self.judge(from, Action::by_program(Extent::Whole))? {
             Ok(state) => state,
             Err(answer) => return Ok(Some(answer)),
         };

@@ -94,7 +94,7 @@ impl Gate {
     }
 
     pub(crate) fn request<'a>(&'a self, turn: &'a dyn TurnState, tool: &'a str) -> Request<'a> {
-        Request { root: &self.workspace, turn, tool, level: None, fences: &self.fences }
+        Request { root: &self.workspace, turn, tool, level: None, fences: &self.fences, removed: &[] }
     }
 
     /// Begins a turn in this process.

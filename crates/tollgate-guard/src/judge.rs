@@ -119,6 +119,7 @@ fn is_protected(request: &Request<'_>, way: &Way, change: &Change) -> bool {
     if request.level.is_none() {
         return root.protects(&change.path, path);
     }
+    let is_deleted = change.action == Action::Delete;
     let plants_command = match &change.action {
         Action::CopyOf { file, .. } => comes_with_command(Some(file), path),
         Action::Link(_) => comes_with_command(None, path),
@@ -127,7 +128,9 @@ fn is_protected(request: &Request<'_>, way: &Way, change: &Change) -> bool {
     // What a link leads to, nobody compares: it could bring protected names to this path.
     let brings_names =
         || matches!(change.action, Action::Link(_)) && root.protected_names_below(&way.path).next().is_some();
-    root.protects_from_commands(path) || plants_command || brings_names()
+    // A file or a link in place of the git directory could name another one.
+    let replaces_git = !is_deleted && path.file_name().is_some_and(|name| name == ".git") && path.is_dir();
+    request.protects_from_command(path, is_deleted) || plants_command || replaces_git || brings_names()
 }
 
 /// What the agent knows of a file, in this turn or, if the settings say so, from earlier ones.

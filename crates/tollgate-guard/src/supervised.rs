@@ -19,7 +19,7 @@ use crate::look::READ_WAIT;
 use crate::lost_claim::fenced_by_now;
 use crate::path::FilePath;
 use crate::place::Way;
-use crate::protected::normalise;
+use crate::protected::{OfGit, normalise};
 use crate::recovery::check_later;
 use crate::refusal::{Outcome, Reason, Refusal};
 use crate::request::Request;
@@ -75,7 +75,8 @@ impl<'a> SupervisedProgram<'a> {
     /// Whether commands must not change a path: as it is given, and as it is after all links are resolved.
     pub fn is_protected(&self, given: &Path, path: &Path) -> bool {
         let root = self.request.root;
-        root.protects_from_commands(&normalise(given)) || root.protects_from_commands(path)
+        let protects = |path: &Path| root.protects_from_commands(path, OfGit::HooksClosed);
+        protects(&normalise(given)) || protects(path)
     }
 
     /// Whether commands must not change a path outside of the workspace: tollgate's own folders of the user.

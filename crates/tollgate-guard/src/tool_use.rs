@@ -201,7 +201,7 @@ pub(crate) fn before(request: &Request<'_>, tool_use: &ToolUse) -> Result<Outcom
 /// Once it has the locks, this ends every reservation and records every change, whatever fails on the way: the tool has run, and
 /// nobody else would do it. Then it returns the first fault.
 pub(crate) fn after(root: &Root, turn: &dyn TurnState, ticket: Ticket, result: ToolResult) -> Result<()> {
-    let request = Request { root, turn, tool: &ticket.tool, level: None, fences: &[] };
+    let request = Request { root, turn, tool: &ticket.tool, level: None, fences: &[], removed: &[] };
     let used = |path: &FilePath| {
         let names = ticket.names.iter().filter(|(_, to)| to == path.as_path());
         turn.used(&names.map(|(name, _)| name.clone()).collect::<Vec<_>>(), path)

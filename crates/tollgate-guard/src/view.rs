@@ -54,8 +54,15 @@ pub(crate) fn commit(
         request.fences = &[];
     }
     let path_of = |path: &Path| FilePath::trusted(root.path().join(path));
+    let is_checkout = |folder: &PathBuf| folder.join(".git").symlink_metadata().is_ok();
+    let removed = changes.folders.iter().filter(|(_, mode)| mode.is_none());
+    let removed: Vec<PathBuf> = removed.map(|(path, _)| root.path().join(path)).filter(is_checkout).collect();
+    let request = Request { removed: &removed, ..request };
     let mut refusals = Vec::new();
-    for (path, _) in changes.folders.iter().filter(|(path, _)| root.protects_from_commands(path)) {
+    let is_protected = |(path, mode): &&(PathBuf, Option<u32>)| {
+        request.protects_from_command(&root.path().join(path), mode.is_none())
+    };
+    for (path, _) in changes.folders.iter().filter(is_protected) {
         refusals.extend(object(&request, &path_of(path), Reason::Protected)?);
     }
     let folder_change =

@@ -75,6 +75,7 @@ Output
   a terminal. On a terminal, text has colours; NO_COLOR=1 or CLICOLOR=0 switches them off.";
 
 /// How a command works inside a run.
+#[derive(PartialEq, Eq)]
 pub(crate) enum InRun {
     /// It needs neither files nor state.
     Here,

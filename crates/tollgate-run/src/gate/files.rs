@@ -72,15 +72,12 @@ impl<'a> Files<'a> {
             SystemCall::Rename { from, to, flags } => self.rename(tracee, from, to, *flags)?,
             SystemCall::Unlink { path } => self.unlink(tracee, path)?,
             SystemCall::RemoveFolder { path } => self.named(tracee, path, FinalLink::Keep)?.map(drop),
-            SystemCall::Link { from, to } => self.link(tracee, from, to)?,
+            SystemCall::Link { from, last, to } => self.link(tracee, (from, *last), to)?,
             SystemCall::Symlink { path } => self.symlink(tracee, path)?,
             // The kernel replaces nothing, and `mkdir -p` asks for every folder on the way.
             SystemCall::Create { path } if self.is_taken(tracee, path) => Ok(()),
             SystemCall::Create { path } => self.named(tracee, path, FinalLink::Keep)?.map(drop),
-            SystemCall::Describe { path, follow } => {
-                let last = if *follow { FinalLink::Follow } else { FinalLink::Keep };
-                self.named(tracee, path, last)?.map(drop)
-            }
+            SystemCall::Describe { path, last } => self.named(tracee, path, *last)?.map(drop),
         };
         Ok(answer.err().unwrap_or(CallAnswer::Continue))
     }
@@ -143,7 +140,7 @@ impl<'a> Files<'a> {
             self.memory.known.remove(&guarded.path);
             return Ok(Ok(None));
         }
-        if self.program.is_protected(&guarded.given, &guarded.path) {
+        if self.program.is_protected(&guarded.given, &guarded.path) || self.memory.is_closed(&guarded.path) {
             let refusal = self.program.protected(&guarded.path);
             return self.refuse(refusal).map(Err);
         }
@@ -262,9 +259,14 @@ impl<'a> Files<'a> {
         }
     }
 
-    fn link(&mut self, tracee: &Tracee, from: &PathArgument, to: &PathArgument) -> Result<Judged<()>> {
+    fn link(
+        &mut self,
+        tracee: &Tracee,
+        (from, last): (&PathArgument, FinalLink),
+        to: &PathArgument,
+    ) -> Result<Judged<()>> {
         // A second name of a protected file would be a way to change it.
-        let state = match self.named(tracee, from, FinalLink::Keep)? {
+        let state = match self.named(tracee, from, last)? {
             Ok(Some(from)) if there(&from.path) == There::File => self.look(&from)?,
             Ok(_) => FileState::Unreadable,
             Err(answer) => return Ok(Err(answer)),

@@ -32,7 +32,8 @@ use crate::request::{ReadsCount, RunRequest};
 use crate::supervisor::Supervisor;
 use crate::sys;
 use crate::sys::seccomp::{
-    CallAnswer, Filter, Interruptible, WaitingCall, prefer_same_processor, receive, reply, still_waits,
+    CallAnswer, DoorOfRun, Filter, Interruptible, WaitingCall, prefer_same_processor, receive, reply,
+    still_waits,
 };
 use tollgate_base::error::{At, Result};
 use tollgate_guard::gate::Gate;
@@ -69,24 +70,25 @@ pub(crate) fn run(gate: &Gate, request: &RunRequest<'_>) -> Result<LevelAttempt>
     let mut memory = Remembered::new(root, &request.pass).at("look at", root)?;
     let folder = RunFolder::create(gate.workspace())?;
     let door = door::open(folder.path()).ok();
-    let (mut child, listener) = match start(request, folder.path())? {
-        Start::Started(child, listener, interruptible) => {
-            memory.calls_are(interruptible);
-            (child, listener)
-        }
-        Start::NotExecuted(error) => {
-            folder.remove()?;
-            return Ok(LevelAttempt::Ran(RunOutcome::not_started(
-                RunLevel::Gate,
-                &request.command[0],
-                &error,
-            )));
-        }
-        Start::NotPossible(why) => {
-            folder.remove()?;
-            return Ok(LevelAttempt::NotPossible(why));
-        }
-    };
+    let (mut child, listener) =
+        match start(request, folder.path(), door.as_ref().map_or(DoorOfRun::Missing, |_| DoorOfRun::Open))? {
+            Start::Started(child, listener, interruptible) => {
+                memory.calls_are(interruptible);
+                (child, listener)
+            }
+            Start::NotExecuted(error) => {
+                folder.remove()?;
+                return Ok(LevelAttempt::Ran(RunOutcome::not_started(
+                    RunLevel::Gate,
+                    &request.command[0],
+                    &error,
+                )));
+            }
+            Start::NotPossible(why) => {
+                folder.remove()?;
+                return Ok(LevelAttempt::NotPossible(why));
+            }
+        };
     if let Some(supervisor) = request.supervisor {
         supervisor.started(child.id(), door.as_ref());
         // A session of its own, and not only a process group: if the parent of a process is in another group of the same session,
@@ -220,9 +222,9 @@ fn wait(sources: &mut [PollFd<'_>], limit: Option<&Timespec>) -> Result<()> {
 }
 
 /// Starts the command under the filter.
-fn start(request: &RunRequest<'_>, run: &Path) -> Result<Start> {
+fn start(request: &RunRequest<'_>, run: &Path, door: DoorOfRun) -> Result<Start> {
     let (ours, theirs) = UnixStream::pair().at("open", "a socket")?;
-    let filter = Filter::new(&supervised());
+    let filter = Filter::new(&supervised(), door);
     let (mask, folder) = (request.supervisor.map(Supervisor::mask), request.folder.clone());
     let (program, arguments) = request.program();
     let mut command = Command::new(program);

@@ -43,6 +43,8 @@ pub(super) struct Remembered {
     pub(super) pass: Vec<PathBuf>,
     /// Which other folders are not guarded either.
     pub(super) rules: IgnoreRules,
+    /// The git directory of the workspace, or the file that names it, if there was one at the start.
+    git: Option<PathBuf>,
     pub(super) known: HashMap<PathBuf, KnownFile>,
     pub(super) closed: ClosedFiles,
     pub(super) texts: HashMap<Digest, Vec<u8>>,
@@ -63,6 +65,7 @@ impl Remembered {
             view: OwnView::new(root)?,
             pass: pass.iter().map(|folder| root.join(folder)).collect(),
             rules: IgnoreRules::of(root),
+            git: Some(root.join(".git")).filter(|git| git.symlink_metadata().is_ok()),
             known: HashMap::new(),
             closed: ClosedFiles::new()?,
             texts: HashMap::new(),
@@ -87,6 +90,11 @@ impl Remembered {
         is_own
             || self.pass.iter().any(|folder| path.starts_with(folder))
             || is_deeper && first.is_some_and(|first| self.rules.ignore(first.as_bytes()))
+    }
+
+    /// Whether a path is closed because the workspace was a repository at the start, even if the command has taken that apart.
+    pub(super) fn is_closed(&self, path: &Path) -> bool {
+        self.git.as_ref().is_some_and(|git| path == git || path.starts_with(git.join("hooks")))
     }
 
     /// Keeps the text of a file for diffs, as long as there is room.

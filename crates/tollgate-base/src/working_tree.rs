@@ -149,6 +149,19 @@ impl WorkingTree {
         Ok(output.split(|byte| *byte == 0).filter_map(unfinished_file).collect())
     }
 
+    /// The lines that a file adds to its version in HEAD, and those that it removes, each behind its sign.
+    pub fn changed_lines(&self, path: &Path) -> Result<String> {
+        let mut command = self.git_for_content()?;
+        command.args(["diff", "--no-ext-diff", "--no-textconv", "--no-color", "-U0", "HEAD", "--"]).arg(path);
+        let diff = self.answer(&mut command, b"")?;
+        let hunks = diff.to_str_lossy();
+        let lines = hunks
+            .lines()
+            .skip_while(|line| !line.starts_with("@@"))
+            .filter(|line| line.starts_with(['+', '-']));
+        Ok(lines.map(|line| line.to_owned() + "\n").collect())
+    }
+
     /// The hash of an object of git, as the file at this path would have it.
     pub fn content(&self, path: &Path, object: &str) -> Result<Digest> {
         let mut as_path = OsString::from("--path=");

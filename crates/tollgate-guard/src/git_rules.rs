@@ -101,7 +101,7 @@ fn commits(
     let mut found = Vec::new();
     let head = of_git(&repository.tree, "HEAD");
     let state = now(&head);
-    if let Some(known) = request.turn.get(&head)?.map(|sighting| sighting.baseline(Extent::Whole))
+    if let Some(known) = request.turn.get(&head)?.map(|sighting| sighting.baseline(Extent::Part))
         && known != state
         && before.branch.is_some()
     {

@@ -6,6 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use tollgate::turn::Extent;
+use tollgate_base::glob::NamePattern;
 
 use super::*;
 use crate::hook::plan::Text;
@@ -52,8 +53,10 @@ impl Here {
     fn may_change(&self, command: &str, file: &str) -> bool {
         let plan = self.effects(command);
         let is_listed = plan.changes.iter().any(|change| self.short(&change.path) == file);
-        let is_named =
-            || has_word(command, file) || plan.patterns.iter().any(|pattern| matches_text(pattern, file));
+        let is_named = || {
+            has_word(command, file)
+                || plan.patterns.iter().any(|pattern| NamePattern::new(pattern).matches(file))
+        };
         is_listed || plan.vague && is_named()
     }
 }

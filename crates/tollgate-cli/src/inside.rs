@@ -12,7 +12,7 @@ use tollgate_run::RunLevel;
 use tollgate_run::door::{self, CarriedCall};
 
 use crate::carrier::PASSED;
-use crate::command::{Command as Called, InRun};
+use crate::command::{Command as Called, RunAccess};
 use crate::error::CliError;
 use crate::invocation::Invocation;
 
@@ -36,12 +36,12 @@ pub(crate) fn pass(invocation: &Invocation, command: &Called) -> Result<Passage,
     }
     let Some(level) = invocation.surroundings().run else { return Ok(Passage::Here) };
     match (command.in_run(), level) {
-        (InRun::Here | InRun::OnView, _) => Ok(Passage::Here),
-        (InRun::Never, _) => Err(CliError::usage(
+        (RunAccess::Here | RunAccess::OnView, _) => Ok(Passage::Here),
+        (RunAccess::Never, _) => Err(CliError::usage(
             "this command does not work inside `tollgate run`",
             "run it outside, or ask a person to run it in their own terminal",
         )),
-        (InRun::Carried, level) => match carry(invocation) {
+        (RunAccess::Carried, level) => match carry(invocation) {
             Ok(code) => Ok(Passage::Carried(code.into())),
             // A sandbox forbids sockets. The filter lets tollgate change its state.
             Err(_) if level == RunLevel::Gate => Ok(Passage::Here),

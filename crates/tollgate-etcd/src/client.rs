@@ -20,8 +20,8 @@ use ureq::unversioned::transport::DefaultConnector;
 use crate::addresses::NodeAddresses;
 use crate::call_error::{CallError, CallResult};
 use crate::message::{
-    LeaseAnswer, MembersAnswer, Range, RangeAnswer, Streamed, TokenAnswer, Txn, TxnAnswer, VersionAnswer,
-    encoded,
+    LeaseAnswer, MembersAnswer, Range, RangeAnswer, StreamMessage, TokenAnswer, Txn, TxnAnswer,
+    VersionAnswer, encoded,
 };
 use crate::node_failure::{NodeFailure, NodeResult, code, lost, may_pass, said, unsent};
 use crate::tls::{Login, tls};
@@ -146,7 +146,7 @@ impl Client {
     /// Keeps a lease alive for its whole time. If it was alive: the term of the leader, as the node knew it before.
     pub(crate) fn keep_alive(&self, lease: i64, deadline: Duration) -> CallResult<Option<i64>> {
         let body = json!({ "ID": lease.to_string() });
-        let Streamed { result: answer }: Streamed<LeaseAnswer> =
+        let StreamMessage { result: answer }: StreamMessage<LeaseAnswer> =
             self.call("/v3/lease/keepalive", &body, deadline)?;
         Ok((answer.ttl > 0).then_some(answer.header.raft_term))
     }

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 /// What one round with a remote brought.
 #[derive(Debug, Default)]
-pub struct Synced {
+pub struct SyncRound {
     /// The position of the remote: for git, the commit of the branch.
     pub tip: String,
     /// Whether anything was new.

@@ -34,7 +34,7 @@ pub(crate) struct Disk {
 
 /// What came of an exchange of two files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Exchanged {
+pub(crate) enum ExchangeResult {
     Done,
     /// One of them is not there.
     Missing,
@@ -143,13 +143,13 @@ impl Disk {
     }
 
     /// Exchanges two files in one act.
-    pub(crate) fn exchange(&self, one: &Path, other: &Path) -> Result<Exchanged> {
+    pub(crate) fn exchange(&self, one: &Path, other: &Path) -> Result<ExchangeResult> {
         self.point("exchange").at("exchange", one)?;
         let exchanged = private::rename_with(one, other, RenameFlags::EXCHANGE);
-        let Err(error) = exchanged else { return Ok(Exchanged::Done) };
+        let Err(error) = exchanged else { return Ok(ExchangeResult::Done) };
         match Errno::from_io_error(&error) {
-            Some(Errno::NOENT) => Ok(Exchanged::Missing),
-            Some(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => Ok(Exchanged::Unsupported),
+            Some(Errno::NOENT) => Ok(ExchangeResult::Missing),
+            Some(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => Ok(ExchangeResult::Unsupported),
             _ => in_vault(Err(error), "exchange", [one, other]),
         }
     }

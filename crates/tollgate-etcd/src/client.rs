@@ -121,7 +121,7 @@ impl Client {
         self.range_within(range, self.deadline)
     }
 
-    /// The same, with a deadline of its own.
+    /// Looks at many keys, in one answer, before this deadline.
     pub(crate) fn range_within(&self, range: &Range, deadline: Duration) -> CallResult<RangeAnswer> {
         // Before a node begins to answer, it looks at all keys and sorts them.
         let begin = if range.created_since.is_some() { PER_NODE.max(deadline / 2) } else { PER_NODE };
@@ -168,7 +168,7 @@ impl Client {
         self.call_within(path, body, deadline, PER_NODE)
     }
 
-    /// The same; a node must begin to answer within this time.
+    /// Calls the nodes until one answers. Each must begin to answer within the time `begin`.
     fn call_within<T: DeserializeOwned>(
         &self,
         path: &str,

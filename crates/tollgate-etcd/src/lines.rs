@@ -142,7 +142,7 @@ impl SharedStore {
         self.lines_within(revision, limit, self.client.deadline)
     }
 
-    /// The same, with a deadline of its own.
+    /// The first lines from a revision on, before this deadline, and whether there are more.
     pub(crate) fn lines_within(
         &self,
         revision: i64,

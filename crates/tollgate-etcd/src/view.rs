@@ -94,7 +94,7 @@ impl View {
         }
     }
 
-    /// The same for a key that this process has read or written. The watch has brought all tasks up to the view's revision, so
+    /// Takes in a key that this process has read or written, if it is a task and newer than the view. The watch has brought all tasks up to the view's revision, so
     /// a task that is older may be gone since.
     pub(crate) fn put_if_new(&mut self, layout: &Layout, kv: &KeyValue, hints: &mut Vec<Hint>) {
         let is_task = matches!(layout.read(&kv.key), Some(KeyKind::Task(..)));

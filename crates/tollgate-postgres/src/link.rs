@@ -206,7 +206,7 @@ impl DbLink {
         self.wait(until, self.client.query(&statement, params))
     }
 
-    /// The same, with a second statement that follows at once. It is a transaction of its own, and nobody waits for its answer:
+    /// Sends a query, and a second statement that follows at once. That one is a transaction of its own, and nobody waits for its answer:
     /// both are sent together, so the server carries it out even if this process ends.
     pub(crate) fn query_and(
         &mut self,

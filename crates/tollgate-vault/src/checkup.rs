@@ -65,7 +65,7 @@ impl Finding {
         Self { level: Level::Problem, what: what.into(), fix: None }
     }
 
-    /// The same, with what a person can do about it.
+    /// This finding, with what a person can do about it.
     #[must_use]
     pub fn fix(self, fix: impl Into<String>) -> Self {
         Self { fix: Some(fix.into()), ..self }

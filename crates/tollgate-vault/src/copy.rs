@@ -44,7 +44,7 @@ pub struct CopyReport {
 pub enum CopiedHistory {
     /// The target has all events of the source; this many of them are new there.
     Added(usize),
-    /// The same, of a source that no longer has its oldest events.
+    /// The target has the events that the source still has, without the oldest; this many of them are new there.
     AddedLatest(usize),
     /// The target has a history of its own, which stays as it is.
     OwnHistory,

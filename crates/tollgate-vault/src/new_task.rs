@@ -68,7 +68,7 @@ impl Vault {
         }
     }
 
-    /// The same under a name that is made from the title, with a number if that name is taken.
+    /// Adds a task under a name that is made from its title, with a number if that name is taken.
     pub fn add_titled(
         &self,
         title: &str,

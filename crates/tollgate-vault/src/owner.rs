@@ -254,7 +254,7 @@ impl Vault {
         Ok(owns)
     }
 
-    /// The same for every held claim of this machine, as far as this process can tell which.
+    /// Tells the store that the owners of all held claims of this machine are alive, as far as this process can tell which claims these are.
     pub fn heartbeat_all(&self) -> Result<()> {
         let asked = millis_since_boot();
         let alive = self.store().heartbeat_all()?;

@@ -32,7 +32,7 @@ use tollgate_base::task::TaskName;
 /// Whether a task is complete, so that it may be claimed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ready {
-    /// It is.
+    /// The task is complete.
     Now,
     /// Somebody wrote it a moment ago. If nobody writes to it, it is complete after this time.
     After(Duration),
@@ -105,7 +105,7 @@ impl Task {
         self.brief.as_ref().ok()?.action.as_ref()
     }
 
-    /// The same for a listing.
+    /// What a listing shows of this task.
     pub fn summary(self) -> TaskSummary {
         let Self { name, slot, brief, ready, modified, .. } = self;
         TaskSummary { name, slot, brief, ready, modified }
@@ -295,7 +295,8 @@ pub trait Store: Send + Sync {
         Ok(true)
     }
 
-    /// The same for every held claim of this machine, as far as this process can tell which. Those that still own their tasks.
+    /// Tells the store that the owners of all held claims of this machine are alive, as far as this process can tell which claims these are.
+    /// Returns the claims that still own their tasks.
     fn heartbeat_all(&self) -> Result<Vec<ClaimId>> {
         Ok(Vec::new())
     }

@@ -46,7 +46,7 @@ impl Vault {
         Self { store, terms: Arc::new(terms), deadlines: None }
     }
 
-    /// The same, for a store that other machines share: notes on this machine until when each claim lasts.
+    /// A vault over a store that other machines share: notes on this machine until when each claim lasts.
     #[must_use]
     pub fn with_deadlines(self, deadlines: ClaimDeadlines) -> Self {
         Self { deadlines: Some(deadlines), ..self }
@@ -72,7 +72,7 @@ impl Vault {
         added.ok_or_else(|| Fault::invalid(format!("a task named `{task}` already exists")))
     }
 
-    /// The same; `None` if the name is taken.
+    /// Puts a new task into `Needs_Action`; `None` if the name is taken.
     pub(crate) fn try_add(
         &self,
         task: &TaskName,
@@ -322,7 +322,7 @@ impl Vault {
         Ok(allowed)
     }
 
-    /// The same without the tasks that it waits for.
+    /// Whether an agent may claim a task, as far as the task alone decides, without the tasks that it waits for.
     fn judge_alone(&self, task: &Task, agent: &Agent, renamed_in: bool) -> Allowed<Mode> {
         let name = task.name.clone();
         let state = match &task.slot {

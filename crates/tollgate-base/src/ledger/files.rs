@@ -57,7 +57,7 @@ impl Ledger {
         Lock::acquire(&self.lock, LOCK_WAIT)?.ok_or_else(|| self.locked())
     }
 
-    /// The same lock, and the file that grows if it was open, for an append.
+    /// Locks the ledger for an append, and returns the file that grows if it was open.
     pub(super) fn lock_kept<'a>(
         &self,
         kept: &'a mut KeptFiles,

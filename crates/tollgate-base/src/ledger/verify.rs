@@ -49,11 +49,11 @@ pub struct Problem {
 pub enum LineDefect {
     /// Its bytes are not the ones that the next line is chained to.
     Edited,
-    /// It is gone, and there are lines after it.
+    /// The line is gone, and there are lines after it.
     Removed,
-    /// It is in the place of another line, which is elsewhere in the ledger.
+    /// The line is in the place of another one, which is elsewhere in the ledger.
     Reordered,
-    /// It is not JSON with a number and a hash.
+    /// These bytes are not JSON with a number and a hash.
     NotALine,
     /// It has no newline: a write was interrupted. The next append moves it away.
     Torn,

@@ -118,7 +118,7 @@ impl<'a> Files<'a> {
         }
     }
 
-    /// The same, also for a path that only the rules for protected paths apply to.
+    /// Where the path of a change leads, also if only the rules for protected paths apply to it.
     pub(super) fn led(
         &mut self,
         tracee: &Tracee,

@@ -28,7 +28,7 @@ use tollgate_base::task::TaskName;
 /// ticks of kernels last 10 ms at most.
 const CERTAIN: SignedDuration = SignedDuration::from_millis(100);
 
-/// The same where files are dated in whole seconds, or in pairs of them.
+/// What [`CERTAIN`] is where files are dated in whole seconds, or in pairs of them.
 const CERTAIN_IN_SECONDS: SignedDuration = SignedDuration::from_secs(3);
 
 impl FolderStore {

@@ -198,7 +198,7 @@ impl GitStore {
         self.seen.read()
     }
 
-    /// The same, to change it and [keep](Self::keep) it.
+    /// What this clone last saw, to change it and [keep](Self::keep) it.
     pub(super) fn seen_to_change(&self) -> Result<SeenRemote> {
         self.seen.read().map(Arc::unwrap_or_clone)
     }

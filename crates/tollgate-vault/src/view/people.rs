@@ -37,7 +37,7 @@ enum PersonStepResult {
     Yes,
     /// The task has just been changed.
     Again,
-    /// It is not possible.
+    /// The step is not possible, for this reason.
     No(String),
 }
 

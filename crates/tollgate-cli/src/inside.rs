@@ -13,7 +13,7 @@ use clap::Parser;
 use tollgate_run::door::{self, CarriedCall};
 
 use crate::carrier::PASSED;
-use crate::command::{Arguments, Command as Called, InRun};
+use crate::command::{Arguments, Command as Called, RunAccess};
 use crate::error::CliError;
 use crate::invocation::Invocation;
 
@@ -39,12 +39,12 @@ pub(crate) fn pass(invocation: &Invocation, command: &Called) -> Result<Passage,
         return Ok(Passage::Here);
     }
     match command.in_run() {
-        InRun::Here | InRun::OnView => Ok(Passage::Here),
-        InRun::Never => Err(CliError::usage(
+        RunAccess::Here | RunAccess::OnView => Ok(Passage::Here),
+        RunAccess::Never => Err(CliError::usage(
             "this command does not work inside `tollgate run`",
             "run it outside, or ask a person to run it in their own terminal",
         )),
-        InRun::Carried => match carry(invocation) {
+        RunAccess::Carried => match carry(invocation) {
             Ok(code) => Ok(Passage::Carried(code.into())),
             // The filter lets tollgate change its state.
             Err(_) if tollgate_run::is_without_door() => Ok(Passage::Here),
@@ -62,7 +62,7 @@ pub(crate) fn pass(invocation: &Invocation, command: &Called) -> Result<Passage,
 /// Whether the front carries out a call with these arguments. `main` recognises some calls before clap does; clap knows none of them.
 pub(crate) fn is_carried(arguments: &[OsString]) -> bool {
     let words = iter::once(OsString::new()).chain(arguments.iter().cloned());
-    Arguments::try_parse_from(words).is_ok_and(|call| call.command.in_run() == InRun::Carried)
+    Arguments::try_parse_from(words).is_ok_and(|call| call.command.in_run() == RunAccess::Carried)
 }
 
 fn carry(invocation: &Invocation) -> io::Result<u8> {

@@ -30,7 +30,7 @@ impl Change {
         Self::new(path, Action::by_program(Extent::Part))
     }
 
-    /// The same change with another expectation.
+    /// This change, with another expectation.
     #[must_use]
     pub fn expecting(self, expected: Expected) -> Self {
         Self { expected, ..self }
@@ -42,13 +42,13 @@ impl Change {
 pub enum Action {
     /// It gets these bytes. It is created if it does not exist.
     Write(Vec<u8>),
-    /// It is created with these bytes. It must not exist.
+    /// The file is created with these bytes. It must not exist.
     Create(Vec<u8>),
     /// Old text is replaced with new text, several edits as one.
     Edit(Vec<Edit>),
-    /// It is deleted.
+    /// The file is deleted.
     Delete,
-    /// It is moved to this path, which must be free.
+    /// The file is moved to this path, which must be free.
     MoveTo(PathBuf),
     /// It becomes a copy of a file that a command has written in its own view of the workspace.
     CopyOf {

@@ -60,7 +60,7 @@ pub(crate) fn record(request: &Request<'_>, refusals: &[Refusal], status: Refusa
     append(request, refusals, status).map(drop)
 }
 
-/// The same. Returns the numbers of the lines.
+/// Writes the ledger lines of refusals, and returns their numbers.
 fn append(request: &Request<'_>, refusals: &[Refusal], status: RefusalStatus) -> Result<Range<u64>> {
     let entry = |refusal: &Refusal| {
         let (baseline_hash, current_hash) = refusal.hashes();

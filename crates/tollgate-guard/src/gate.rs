@@ -81,7 +81,7 @@ impl Gate {
         Self { workspace, fences: Vec::new() }
     }
 
-    /// The same gate for an agent that works on a task: it refuses every change once the fence finds a lost claim.
+    /// This gate for an agent that works on a task: it refuses every change once the fence finds a lost claim.
     #[must_use]
     pub fn fenced(mut self, fence: WriteFence) -> Self {
         self.fences.push(fence);
@@ -350,7 +350,7 @@ impl Gate {
         self.restore_over(turn, &entry, bytes, expected)
     }
 
-    /// The same, over exactly this state.
+    /// Restores an entry of recovery over exactly this state.
     pub fn restore_over(
         &self,
         turn: &dyn TurnState,

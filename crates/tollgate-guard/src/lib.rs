@@ -9,6 +9,7 @@
 compile_error!("tollgate does not support Windows yet: its promises need more than a rename there");
 
 pub mod change;
+pub mod change_list;
 pub mod commit;
 pub mod conflict;
 mod disk;

@@ -41,7 +41,7 @@ pub(crate) enum OfGit {
 }
 
 impl Protected {
-    /// The same, with absolute paths, and with what protected names in the root lead to.
+    /// These paths, as absolute ones, and with what protected names in the root lead to.
     pub(crate) fn below(mut self, root: &Path) -> Self {
         for list in [&mut self.paths, &mut self.open, &mut self.fixed, &mut self.only_new] {
             list.iter_mut().for_each(|path| *path = root.join(&*path));

@@ -254,7 +254,7 @@ impl Root {
         Ok(self.protects(path, self.canonical(path)?.as_path()))
     }
 
-    /// The same: the path as it is given, and as it is after all links are resolved.
+    /// Whether agents must not change this path: as it is given, or as it is after all links are resolved.
     pub(crate) fn protects(&self, given: &Path, canonical: &Path) -> bool {
         let given = normalise(&self.path.join(given));
         self.protected.covers(&self.path, canonical) || self.protected.covers(&self.path, &given)

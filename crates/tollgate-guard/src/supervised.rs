@@ -62,7 +62,7 @@ impl<'a> SupervisedProgram<'a> {
         self.request.root.canonical(path)
     }
 
-    /// The same, but a link at the end of the path is not followed.
+    /// The file to which a path leads. A link at the end of the path is not followed.
     pub fn file_itself(&self, path: &Path) -> Result<FilePath> {
         self.request.root.canonical_link(path)
     }

@@ -92,7 +92,7 @@ impl Sighting {
         Self { first: self.first, ..Self::unread(state) }
     }
 
-    /// The same, for a path about which this was known.
+    /// What is known of a file that was moved to a path of which the turn knew `other`.
     fn moved_over(self, other: Option<Self>) -> Self {
         Self { first: other.and_then(|other| other.first).or(self.first), ..self }
     }

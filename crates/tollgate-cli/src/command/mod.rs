@@ -76,7 +76,7 @@ Output
 
 /// How a command works inside a run.
 #[derive(PartialEq, Eq)]
-pub(crate) enum InRun {
+pub(crate) enum RunAccess {
     /// It needs neither files nor state.
     Here,
     /// On the files as the run sees them.

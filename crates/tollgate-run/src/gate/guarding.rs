@@ -20,8 +20,8 @@ use rustix::process::{
 };
 
 use super::call::{SystemCall, supervised};
-use super::files::{Files, Settled};
-use super::remembered::Remembered;
+use super::files::{Files, LearnedFiles};
+use super::remembered::CommandMemory;
 use super::tracee::Tracee;
 use super::why_not::{may_not_look, why_not_installed};
 use crate::descriptors;
@@ -47,7 +47,7 @@ const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 /// A command under guard, with all processes that it has started.
 struct Guarding {
     listener: OwnedFd,
-    memory: Remembered,
+    memory: CommandMemory,
     folder: RunFolder,
     /// Why tollgate could not judge a call. The call has failed.
     fault: Option<String>,
@@ -67,7 +67,7 @@ pub(crate) fn run(gate: &Gate, request: &RunRequest<'_>) -> Result<LevelAttempt>
     if let Some(why) = may_not_look() {
         return Ok(LevelAttempt::NotPossible(why));
     }
-    let mut memory = Remembered::new(root, &request.pass).at("look at", root)?;
+    let mut memory = CommandMemory::new(root, &request.pass).at("look at", root)?;
     let folder = RunFolder::create(gate.workspace())?;
     let door = door::open(folder.path()).ok();
     let (mut child, listener) =
@@ -137,7 +137,7 @@ impl Guarding {
         reap();
         let is_used = !self.wait_for_a_call(Some(&Timespec::default()))?.contains(PollFlags::HUP);
         let mut files = Files::new(gate, request.turn, &mut self.memory);
-        let Settled { reads, changes } = files.settle(!is_used, request.reads_count)?;
+        let LearnedFiles { reads, changes } = files.settle(!is_used, request.reads_count)?;
         let refused = files.refused();
         let fault = self.fault.take().map(RunNote::NotJudged);
         let relative = |path: &Path| path.strip_prefix(root).unwrap_or(path).to_owned();

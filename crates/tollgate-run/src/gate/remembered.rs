@@ -37,7 +37,7 @@ pub(super) struct KnownFile {
 }
 
 /// What is known about the files that a command has used.
-pub(super) struct Remembered {
+pub(super) struct CommandMemory {
     pub(super) view: OwnView,
     /// Folders in the workspace that are not guarded.
     pub(super) pass: Vec<PathBuf>,
@@ -58,7 +58,7 @@ pub(super) struct Remembered {
     pub(super) may_act: bool,
 }
 
-impl Remembered {
+impl CommandMemory {
     /// Nothing yet.
     pub(super) fn new(root: &Path, pass: &[PathBuf]) -> io::Result<Self> {
         Ok(Self {

@@ -44,6 +44,8 @@ pub struct Settings {
     pub hooks: HookSettings,
     /// How commands run.
     pub run: RunSettings,
+    /// Commits in git.
+    pub git: GitSettings,
     /// Whom to tell when something needs a person.
     pub notify: NotifySettings,
 }
@@ -202,6 +204,14 @@ pub enum ShellCommands {
     Parse,
     /// They also let each command run through `tollgate run`.
     Transaction,
+}
+
+/// `[git]`
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct GitSettings {
+    /// Whether the commits of `tollgate commit` name the agent in a trailer.
+    pub commit_trailers: bool,
 }
 
 /// `[log]`

@@ -26,6 +26,7 @@ mod judge;
 mod look;
 mod lost_claim;
 pub mod merge;
+pub mod own_commit;
 pub mod part;
 pub mod path;
 mod place;

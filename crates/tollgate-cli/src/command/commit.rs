@@ -56,8 +56,7 @@ pub(crate) fn run(invocation: &Invocation, args: &CommitArgs) -> Result<Answer, 
     for turns in invocation.existing_turns()? {
         others.extend(turns.list()?);
     }
-    let turns: Vec<&dyn TurnState> =
-        [&*turn].into_iter().chain(others.iter().map(|turn| turn as &dyn TurnState)).collect();
+    let turns: Vec<&dyn TurnState> = others.iter().map(|turn| turn as &dyn TurnState).collect();
     let paths = args.paths.iter().map(|path| Ok(gate.workspace().canonical_link(invocation.path(path)?)?));
     let paths = paths.collect::<Result<Vec<_>, CliError>>()?;
     let paths: Vec<PathBuf> = paths.iter().map(|path| path.as_path().to_owned()).collect();

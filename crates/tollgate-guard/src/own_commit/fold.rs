@@ -70,7 +70,13 @@ pub(super) enum Side {
 }
 
 /// What this agent may commit. Texts are asked for only if the file has two authors.
-pub(super) fn share(trace: &Trace, agent: &Agent, ends: Ends, text: &mut TextOf<'_>) -> Result<Share> {
+pub(super) fn share(
+    trace: &Trace,
+    agent: &Agent,
+    ends: Ends,
+    disk: Option<&[u8]>,
+    text: &mut TextOf<'_>,
+) -> Result<Share> {
     let is_own = |step: &Step| step.agent.as_ref() == Some(agent);
     if !trace.steps.iter().any(is_own) {
         return Ok(Share::None);
@@ -79,26 +85,57 @@ pub(super) fn share(trace: &Trace, agent: &Agent, ends: Ends, text: &mut TextOf<
         return Ok(Share::Whole);
     }
     let other = trace.steps.iter().rev().find(|step| !is_own(step));
-    let left = |why| Ok(Share::Left(other.and_then(|step| step.agent.clone()), why));
+    let author = other.and_then(|step| step.agent.clone());
     if trace.steps.iter().any(|step| step.is_move && !is_own(step)) {
-        return left(WhyLeft::Moved);
+        return Ok(Share::Left(author, WhyLeft::Moved));
     }
     if ends.is_link {
-        return left(WhyLeft::NotText);
+        return Ok(Share::Left(author, WhyLeft::NotText));
     }
     // Always there: git has it.
     let before = match (ends.head, trace.steps.first()) {
         (Some(head), Some(first)) => text(first, Side::Before, head)?,
         _ => None,
     };
-    let mut made = before.clone();
-    for run in runs(&trace.steps, agent) {
-        match apply(made, run, text)? {
-            Ok(next) => made = next,
-            Err(why) => return left(why),
+    let is_explained = leads(&trace.steps, ends.head, ends.disk);
+    let runs = runs(&trace.steps, agent);
+    for skipped in 0..runs.len() {
+        let made = match apply_all(before.clone(), &runs[skipped..], text)? {
+            Ok(made) => made,
+            Err(why) => return Ok(Share::Left(author, why)),
+        };
+        // Without a gap, nothing that HEAD once had can be among the changes. With one, perhaps the oldest are.
+        if is_explained || is_on_disk(before.as_deref(), made.as_deref(), disk) {
+            let changes = made != before || trace.name != trace.origin;
+            return Ok(if changes { Share::Part(made) } else { Share::None });
         }
     }
-    Ok(if made == before && trace.name == trace.origin { Share::None } else { Share::Part(made) })
+    Ok(Share::None)
+}
+
+/// Whether everything that is to be committed is also on disk. Somebody may have committed an old change of the agent with git, and
+/// reverted it since: then it is not to be committed again.
+fn is_on_disk(before: Option<&[u8]>, made: Option<&[u8]>, disk: Option<&[u8]>) -> bool {
+    match (before, made, disk) {
+        _ if made == disk || made == before => true,
+        (Some(before), Some(made), Some(disk)) => merge::merge(before, made, disk, MergeLimit::Whole)
+            .is_ok_and(|merged| merged.is_ok_and(|merged| merged.as_bytes() == disk)),
+        _ => false,
+    }
+}
+
+fn apply_all(
+    mut made: Option<Vec<u8>>,
+    runs: &[[&Step; 2]],
+    text: &mut TextOf<'_>,
+) -> Result<std::result::Result<Option<Vec<u8>>, WhyLeft>> {
+    for run in runs {
+        match apply(made, *run, text)? {
+            Ok(next) => made = next,
+            why => return Ok(why),
+        }
+    }
+    Ok(Ok(made))
 }
 
 /// Whether these steps lead from one state to the other without a gap.

@@ -43,7 +43,10 @@ impl Maker<'_> {
     pub(super) fn attempt(&self) -> Result<Attempt> {
         let workshop = Workshop::open(self.root, self.tree)?;
         let attempt = self.attempt_in(&workshop);
-        workshop.remove()?;
+        // A commit that the index does not follow yet is completed by the next command.
+        if attempt.is_ok() || workshop.made().is_none() {
+            workshop.remove()?;
+        }
         attempt
     }
 
@@ -59,6 +62,7 @@ impl Maker<'_> {
             tree: self.tree,
             names: self.names,
             agent,
+            turn: self.request.turn,
             turns: self.request.turns,
             paths: self.request.paths,
         };

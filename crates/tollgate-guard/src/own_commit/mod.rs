@@ -25,9 +25,9 @@ use std::path::{Path, PathBuf};
 pub use fold::WhyLeft;
 pub use plan::Left;
 
-use crate::explain::refuse;
+use crate::explain::{object, refuse};
 use crate::path::FilePath;
-use crate::refusal::{Outcome, Reason, Refusal};
+use crate::refusal::{Outcome, Reason};
 use crate::request::Request;
 use crate::root::Root;
 use crate::turn::{Extent, FileState, TurnState};
@@ -56,7 +56,7 @@ pub const TRAILER: &str = "Tollgate-Agent";
 pub struct CommitRequest<'a> {
     /// The agent's turn.
     pub turn: &'a dyn TurnState,
-    /// Turns in which texts may be found: of this agent and of others.
+    /// More turns in which texts may be found: of this agent and of others.
     pub turns: &'a [&'a dyn TurnState],
     /// A folder in the working tree.
     pub folder: &'a Path,
@@ -135,9 +135,11 @@ pub(crate) fn commit(root: &Root, request: &CommitRequest<'_>) -> Result<Outcome
     if let Some(what) = in_progress(&tree) {
         return Ok(Outcome::Done(CommitAnswer::Cannot(CannotCommit::InProgress(what))));
     }
-    if let Some(refusal) = foreign_switch(&tree, request.turn)? {
+    if let Some(reason) = foreign_switch(&tree, request.turn)? {
         let asked = Request { root, turn: request.turn, tool: TOOL, level: None, fences: &[] };
-        return refuse(&asked, vec![refusal]);
+        if let Some(refusal) = object(&asked, &head_path(&tree), reason)? {
+            return refuse(&asked, vec![refusal]);
+        }
     }
     let names = Names { workspace: root.path().to_owned(), top: tree.top.clone() };
     let maker = Maker { root, tree: &tree, names: &names, request };
@@ -199,11 +201,11 @@ fn head_state(tree: &WorkingTree) -> FileState {
     std::fs::read(tree.git_dir.join("HEAD")).ok().map(|bytes| Digest::of(&bytes)).into()
 }
 
-/// The refusal, if HEAD is not what the turn knows: somebody else has switched the branch.
-fn foreign_switch(tree: &WorkingTree, turn: &dyn TurnState) -> Result<Option<Refusal>> {
+/// The reason against it, if HEAD is not what the turn knows: somebody else has switched the branch.
+fn foreign_switch(tree: &WorkingTree, turn: &dyn TurnState) -> Result<Option<Reason>> {
     let Some(sighting) = turn.get(&head_path(tree))? else { return Ok(None) };
     let (known, actual) = (sighting.baseline(Extent::Whole), head_state(tree));
-    Ok((known != actual).then(|| Refusal::new(head_path(tree), Reason::stale(known, actual))))
+    Ok((known != actual).then(|| Reason::stale(known, actual)))
 }
 
 /// The agent's own commit moves HEAD if HEAD names no branch.

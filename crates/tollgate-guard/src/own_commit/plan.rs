@@ -60,6 +60,7 @@ pub(super) struct Planner<'a> {
     pub(super) tree: &'a WorkingTree,
     pub(super) names: &'a Names,
     pub(super) agent: &'a Agent,
+    pub(super) turn: &'a dyn TurnState,
     pub(super) turns: &'a [&'a dyn TurnState],
     /// Only these files, and those in these folders; all if there are none.
     pub(super) paths: &'a [PathBuf],
@@ -68,18 +69,18 @@ pub(super) struct Planner<'a> {
 impl Planner<'_> {
     pub(super) fn plan(&self, status: &TreeStatus) -> Result<Plan> {
         let mut head = HeadFiles::new(self.tree, self.names, status);
-        let texts = Texts::new(self.root, self.turns);
+        let turns: Vec<&dyn TurnState> = [self.turn].into_iter().chain(self.turns.iter().copied()).collect();
+        let texts = Texts::new(self.root, &turns);
         let mut plan = Plan::default();
         for trace in self.traces(status, &mut head)? {
             let name = self.names.in_git(&trace.name).unwrap_or_default();
-            match self.share(&trace, &mut head, &texts)? {
-                (Share::None, _) => {}
-                (Share::Left(agent, why), _) => plan.left.push(Left { path: trace.name, agent, why }),
-                (Share::Whole, disk) => {
-                    plan.entries.push((name, disk.digest.map_or(Entry::Gone, Entry::Disk)))
-                }
-                (Share::Part(None), _) => plan.entries.push((name, Entry::Gone)),
-                (Share::Part(Some(bytes)), disk) => {
+            let (share, disk) = self.share(&trace, &mut head, &texts)?;
+            match share {
+                Share::None => {}
+                Share::Left(agent, why) => plan.left.push(Left { path: trace.name, agent, why }),
+                Share::Whole => plan.entries.push((name, disk.digest.map_or(Entry::Gone, Entry::Disk))),
+                Share::Part(None) => plan.entries.push((name, Entry::Gone)),
+                Share::Part(Some(bytes)) => {
                     let blob = head.blob(&trace.origin)?;
                     let new = if disk.is_executable { "100755" } else { "100644" };
                     let mode = blob.map_or_else(|| new.to_owned(), |blob| blob.mode);
@@ -106,7 +107,7 @@ impl Planner<'_> {
             }
             texts.find(&path, step, side, digest)
         };
-        Ok((share(trace, self.agent, ends, &mut find)?, disk))
+        Ok((share(trace, self.agent, ends, disk.bytes.as_deref(), &mut find)?, disk))
     }
 
     /// What the ledger says about the files that differ from HEAD and are wanted.

@@ -1,5 +1,7 @@
 //! Stories in real repositories: who has changed what, and what each commit has.
 
+mod together;
+
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
@@ -84,19 +86,17 @@ impl Repository {
         self.gate.move_file(&self.turn(agent), from, to, Expected::Baseline).unwrap().into_result().unwrap();
     }
 
+    /// Commits, while others may do so, too.
+    fn tries(&self, agent: &str) -> CommitAnswer {
+        let turn = self.turn(agent);
+        self.gate.commit_own(&request(self, &turn)).unwrap().into_result().unwrap()
+    }
+
     #[track_caller]
     fn asks(&self, agent: &str, paths: &[&str], dry_run: bool) -> CommitAnswer {
         let turn = self.turn(agent);
         let paths: Vec<PathBuf> = paths.iter().map(|path| self.root.join(path)).collect();
-        let request = CommitRequest {
-            turn: &turn,
-            turns: &[],
-            folder: &self.root,
-            paths: &paths,
-            message: Some("changes"),
-            dry_run,
-            output: HookOutput::Answer,
-        };
+        let request = CommitRequest { paths: &paths, dry_run, ..request(self, &turn) };
         let answer = self.gate.commit_own(&request).unwrap().into_result().unwrap();
         let left =
             crate::disk::gone_is_none(tollgate_base::file::names_in(&self.root.join(".tollgate/commits")));
@@ -136,6 +136,19 @@ impl Repository {
 
     fn status(&self) -> String {
         self.git("status --porcelain --untracked-files=all")
+    }
+}
+
+/// The commit of everything, by the agent of this turn, which also has the texts.
+fn request<'a>(repository: &'a Repository, turn: &'a Turn) -> CommitRequest<'a> {
+    CommitRequest {
+        turn,
+        turns: &[],
+        folder: &repository.root,
+        paths: &[],
+        message: Some("changes"),
+        dry_run: false,
+        output: HookOutput::Answer,
     }
 }
 
@@ -282,62 +295,6 @@ fn what_somebody_has_staged_stays_staged() {
 }
 
 #[test]
-fn hooks_run_as_for_git_commit_and_may_refuse_or_add() {
-    let repository = Repository::with(&[("a", "1\n"), ("list", "")]);
-    let hook = |name: &str, script: &str| {
-        let path = repository.root.join(".git/hooks").join(name);
-        fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-    };
-    repository.writes("blue", "a", "2\n");
-    hook("pre-commit", "echo not today >&2; exit 1");
-    let CommitAnswer::Cannot(CannotCommit::Git(said)) = repository.asks("blue", &[], false) else { panic!() };
-    assert_eq!(said, "not today");
-    assert_eq!(repository.status(), " M a");
-    hook("pre-commit", "git diff --cached --name-only >list && git add list");
-    hook("commit-msg", "echo checked >>\"$1\"");
-    hook("post-commit", "echo \"$0 $(git config core.hooksPath)\" >ran; git branch seen");
-    hook("reference-transaction", "cat >/dev/null; echo $1 >>transactions");
-    let (mut paths, _) = repository.commits("blue");
-    paths.sort();
-    assert_eq!(paths, ["a", "list"]);
-    assert_eq!(repository.head("list"), "a\n");
-    assert_eq!(repository.git("log -1 --format=%B"), "changes\nchecked");
-    assert_eq!(fs::read_to_string(repository.root.join("ran")).unwrap(), ".git/hooks/post-commit \n");
-    assert!(fs::read_to_string(repository.root.join("transactions")).unwrap().contains("prepared"));
-    assert_eq!(repository.git("rev-parse seen"), repository.git("rev-parse HEAD"));
-    assert_eq!(repository.status(), "?? ran\n?? transactions");
-}
-
-#[test]
-fn a_commit_of_somebody_else_in_between_is_not_undone() {
-    let repository = Repository::with(&[("a", "1\n"), ("b", "1\n")]);
-    repository.writes("blue", "a", "2\n");
-    repository.puts("b", "2\n");
-    // The hook of the first try commits, as somebody else could at this moment.
-    let hook = repository.root.join(".git/hooks/pre-commit");
-    let script = "#!/bin/sh\n[ -e once ] && exit 0\n: >once\nunset GIT_INDEX_FILE\ngit commit -q --no-verify -m foreign -- b\n";
-    fs::write(&hook, script).unwrap();
-    fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).unwrap();
-    assert_eq!(repository.commits("blue").0, ["a"]);
-    assert_eq!(repository.git("log --format=%s"), "changes\nforeign\nfirst");
-    assert_eq!((repository.head("a"), repository.head("b")), ("2\n".into(), "2\n".into()));
-    assert_eq!(repository.status(), "?? once");
-}
-
-#[test]
-fn a_switch_of_the_branch_in_between_gets_no_commit_of_the_other() {
-    let repository = Repository::with(&[("a", "1\n")]);
-    repository.writes("blue", "a", "2\n");
-    let hook = repository.root.join(".git/hooks/pre-commit");
-    fs::write(&hook, "#!/bin/sh\nunset GIT_INDEX_FILE\ngit switch -q -c other-$$\n").unwrap();
-    fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).unwrap();
-    assert_eq!(repository.asks("blue", &[], false), CommitAnswer::Cannot(CannotCommit::Moved));
-    assert_eq!(repository.git("rev-list --count --all"), "1");
-    assert_eq!(repository.status(), " M a");
-}
-
-#[test]
 fn before_the_first_commit_and_without_a_branch_commits_work() {
     let repository = Repository::unborn();
     repository.writes("blue", "a", "1\n");
@@ -378,15 +335,7 @@ fn a_branch_that_somebody_else_has_switched_gets_no_commit() {
     turn.observe(&head, FileState::Present(known), Extent::Whole).unwrap();
     repository.writes("blue", "a", "2\n");
     repository.git("switch -q -c other");
-    let request = CommitRequest {
-        turn: &turn,
-        turns: &[],
-        folder: &repository.root,
-        paths: &[],
-        message: Some("changes"),
-        dry_run: false,
-        output: HookOutput::Answer,
-    };
+    let request = request(&repository, &turn);
     let refused = repository.gate.commit_own(&request).unwrap().into_result().unwrap_err();
     let payload = refused.payload();
     assert_eq!(payload.error_type.as_str(), "STALE_FILE");
@@ -409,7 +358,7 @@ fn line_endings_filters_and_odd_names_are_gits_own() {
 }
 
 #[test]
-fn linked_trees_and_submodules_are_trees_of_their_own() {
+fn linked_trees_are_trees_of_their_own() {
     let repository = Repository::with(&[("a", "1\n")]);
     repository.git("worktree add -q -b side tree");
     repository.writes("blue", "tree/a", "2\n");
@@ -420,6 +369,57 @@ fn linked_trees_and_submodules_are_trees_of_their_own() {
     assert_eq!(repository.git("show side:a"), "2");
     assert_eq!(repository.commits("blue").0, ["a"]);
     assert_eq!(repository.git("show main:a"), "3");
+}
+
+#[test]
+fn in_a_submodule_the_commit_is_the_submodules() {
+    let repository = Repository::with(&[("a", "1\n")]);
+    repository.git("init -q -b main other");
+    repository.git("-C other -c user.name=A -c user.email=a@b commit -q --allow-empty -m other");
+    repository.git("-c protocol.file.allow=always submodule --quiet add ./other sub");
+    repository.git("-C sub config user.name Ada");
+    repository.git("-C sub config user.email ada@example.org");
+    repository.git("commit -q -m submodule");
+    repository.writes("blue", "sub/x", "1\n");
+    assert_eq!(repository.nothing("blue"), vec![]);
+    let CommitAnswer::Commit(commit) = repository.asks("blue", &["sub"], false) else { panic!() };
+    assert_eq!(commit.paths, ["sub/x"]);
+    assert_eq!(repository.git("-C sub status --porcelain"), "");
+    assert_eq!(repository.git("-C sub show HEAD:x"), "1");
+}
+
+#[test]
+fn files_outside_of_a_sparse_checkout_stay_in_the_commit() {
+    let repository = Repository::with(&[("in/a", "1\n"), ("out/b", "1\n")]);
+    repository.git("sparse-checkout set in");
+    repository.writes("blue", "in/a", "2\n");
+    assert_eq!(repository.commits("blue").0, ["in/a"]);
+    assert_eq!(repository.git("ls-tree -r --name-only HEAD"), "in/a\nout/b");
+    assert_eq!(repository.status(), "");
+    assert!(!repository.root.join("out").exists());
+}
+
+#[test]
+fn an_old_change_that_was_committed_with_git_and_reverted_is_not_committed_again() {
+    let repository = Repository::with(&[("f", &ten(&[]))]);
+    // A turn that still has the texts.
+    let turn = repository.turn("blue");
+    repository
+        .gate
+        .write(&turn, "f", ten(&[(2, "blue")]), Expected::Baseline)
+        .unwrap()
+        .into_result()
+        .unwrap();
+    repository.git("commit -q -a -m with-git");
+    repository.git("revert --no-edit HEAD");
+    repository.puts("f", &ten(&[(9, "person")]));
+    let commit = || repository.gate.commit_own(&request(&repository, &turn)).unwrap().into_result().unwrap();
+    assert_eq!(commit(), CommitAnswer::Nothing(vec![]));
+    repository.gate.read(&turn, "f", crate::part::Part::Whole).unwrap().into_result().unwrap();
+    let both = ten(&[(5, "blue"), (9, "person")]);
+    repository.gate.write(&turn, "f", both, Expected::Baseline).unwrap().into_result().unwrap();
+    assert!(matches!(commit(), CommitAnswer::Commit(_)));
+    assert_eq!(repository.head("f"), ten(&[(5, "blue")]));
 }
 
 #[test]

@@ -72,7 +72,7 @@ fn commit(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
     let turn: &dyn TurnState = running.turn();
     let request = CommitRequest {
         turn,
-        turns: &[turn],
+        turns: &[],
         folder: call.gate.workspace().path(),
         paths: &paths,
         message: Some(&given.message),

@@ -19,7 +19,8 @@ use world::{Ran, Run, World};
 fn repository(files: &str) -> World {
     let world = World::new();
     let script = format!(
-        "set -e; git init -q -b main; git config user.name Ada; git config user.email ada@example.org\n\
+        "set -e; git init -q -b main; git config user.name Ada; git config user.email ada@example.org; \
+         echo .tollgate >.git/info/exclude\n\
          {files}\ngit add -A; git commit -q --allow-empty -m first"
     );
     world.shell(&script).is(0);

@@ -14,7 +14,9 @@ fn shared() -> crate::world::World {
 fn the_answer_has_the_commit_and_what_was_left() {
     let world = shared();
     world
-        .shell("sed s/^9$/NINE/ f | tollgate write f --agent blue; echo new | tollgate create n --agent blue")
+        .shell(
+            "sed s/^nine$/NINE/ f | tollgate write f --agent blue; echo new | tollgate create n --agent blue",
+        )
         .is(0);
     let json = world.commit(&["-m", "mine", "--agent", "blue", "--json"]).ends().is(0).json();
     assert_eq!(json["commit"], world.git("rev-parse HEAD"));

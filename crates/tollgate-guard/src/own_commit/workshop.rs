@@ -176,11 +176,15 @@ impl Workshop {
         let quote = |path: &Path| quoted(path.as_os_str().as_bytes());
         let zeros = "0".repeat(40);
         let target = note.branch.as_ref().map_or("HEAD".to_owned(), |branch| format!("refs/heads/{branch}"));
-        let mut script = b"#!/bin/sh\nunset GIT_CONFIG_PARAMETERS\nlines=$(cat)\n".to_vec();
-        if let Some(next) = next {
-            script.extend(b"printf '%s\\n' \"$lines\" | ");
-            script.extend(next);
-            script.extend(b" \"$@\" || exit 1\n");
+        let mut script = b"#!/bin/sh\nunset GIT_CONFIG_PARAMETERS\n".to_vec();
+        match next {
+            Some(next) => {
+                script.extend(b"lines=$(cat)\nprintf '%s\\n' \"$lines\" | ");
+                script.extend(next);
+                script.extend(b" \"$@\" || exit 1\n");
+            }
+            // Each process that is not started here saves a millisecond: git calls this hook five times for one commit.
+            None => script.extend(b"[ \"$1\" = prepared ] || exit 0\nlines=\nwhile read -r line; do lines=\"$lines$line\n\"; done\n"),
         }
         let line = |script: &mut Vec<u8>, name: &str, value: &[u8]| {
             script.extend(name.as_bytes());

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::durability::Durability;
 use crate::error::{Fault, Result};
+pub use crate::git_settings::{CommitRule, GitSettings};
 use crate::name::Agent;
 pub use crate::notify_settings::{NoticeKind, NotifySettings};
 pub use crate::store_choice::StoreChoice;
@@ -110,25 +111,6 @@ impl Default for GuardSettings {
             protected: Vec::new(),
         }
     }
-}
-
-/// `[git]`
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct GitSettings {
-    /// What an agent may commit.
-    pub commit: CommitRule,
-}
-
-/// What an agent may commit.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum CommitRule {
-    /// Everything.
-    #[default]
-    Any,
-    /// Only what it has seen, on the branch that it knows.
-    Seen,
 }
 
 /// `[recovery]`

@@ -93,6 +93,16 @@ impl WorkingTree {
         command
     }
 
+    /// A call of git as the user would make it here, with everything that the configuration names: hooks, signing, an editor.
+    pub fn users_git(&self) -> Command {
+        let mut command = Command::new("git");
+        command.arg("-C").arg(&self.top);
+        for name in OUTER_GIT.into_iter().filter(|name| *name != "GIT_EDITOR") {
+            command.env_remove(name);
+        }
+        command
+    }
+
     /// What a call of [`Self::git`] prints. A fault if it fails.
     pub fn answer(&self, command: &mut Command, input: &[u8]) -> Result<Vec<u8>> {
         let ended = self.end_of(command, input)?;

@@ -20,6 +20,7 @@ use crate::git_rules;
 use crate::guard::{admit, must_name_a_file};
 use crate::look::READ_WAIT;
 use crate::merge::{Merge, NoMerge};
+use crate::own_commit::{self, CommitAnswer, CommitRequest};
 use crate::part::{Part, Selection};
 use crate::path::FilePath;
 use crate::place::{LastLink, Located, Way};
@@ -359,6 +360,11 @@ impl Gate {
         expected: Expected,
     ) -> Result<Outcome<AppliedChange>> {
         self.one(turn, "restore", Change::new(entry.path.as_path(), Action::Write(bytes)).expecting(expected))
+    }
+
+    /// Commits this agent's own changes in git.
+    pub fn commit_own(&self, request: &CommitRequest<'_>) -> Result<Outcome<CommitAnswer>> {
+        own_commit::commit(&self.workspace, request)
     }
 
     /// Merges the newest refused write to this file with what is on disk: a write of this agent, or of any agent.

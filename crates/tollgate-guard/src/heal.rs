@@ -30,6 +30,7 @@ use crate::commit::{
 };
 use crate::conflict;
 use crate::disk::{Found, Spot};
+use crate::own_commit;
 use crate::recovery::{Swept, check, keep_foreign, keep_late, prune, settle};
 use crate::root::Root;
 use crate::run_folder::remove_dead;
@@ -49,6 +50,8 @@ const CLOCK_SKEW: Duration = Duration::from_secs(60);
 pub(crate) fn heal(root: &Root) -> Result<BTreeSet<u8>> {
     let mut skipped = heal_journals(root)?;
     skipped.extend(heal_stage(root, &mut Swept::default())?.1);
+    // A repository that cannot be healed stops no work on files.
+    let _ = own_commit::heal(root);
     Ok(skipped)
 }
 

@@ -14,6 +14,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::fence::LostClaim;
+use crate::harm;
+pub use crate::harm::Harm;
 use crate::path::FilePath;
 use crate::turn::FileState;
 use tollgate_base::digest::Digest;
@@ -179,22 +181,6 @@ pub struct Stale {
     pub unfinished: Option<UnfinishedWork>,
 }
 
-/// What a change does to the work of others.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Harm {
-    /// It destroys unfinished work.
-    Destroyed,
-    /// It commits unfinished work.
-    Committed,
-    /// It moves HEAD in a tree in which another agent works.
-    HeadMoved,
-    /// It commits to another branch than its author has seen.
-    OtherBranch,
-    /// It deletes a stash.
-    StashDropped,
-}
-
 impl Stale {
     pub(crate) fn new(expected: FileState, actual: FileState) -> Self {
         Self {
@@ -231,43 +217,6 @@ pub struct ChangedBy {
     pub agent: Agent,
     /// The time of the change.
     pub time: Timestamp,
-}
-
-impl Harm {
-    fn words(self, agent: Option<&Agent>) -> (Cow<'static, str>, &'static str) {
-        let whose = match agent {
-            Some(agent) => format!("agent '{agent}'"),
-            None => "a person, or of a program that does not use tollgate".to_owned(),
-        };
-        let (message, hint) = match self {
-            Self::Destroyed => (
-                format!(
-                    "The file holds unfinished work of {whose}. It is in no commit, and you have not seen it."
-                ),
-                "Leave the file as it is, and limit your command to files of your own. If you must change it, read the \
-                 whole file first, or look at its 'git diff', or ask whose work it is.",
-            ),
-            Self::Committed => (
-                format!("The commit would contain unfinished work of {whose}, which you have not seen."),
-                "Commit your own changes with 'tollgate commit -m MESSAGE'. If you were asked to commit everything, look \
-                 at the whole file or at its 'git diff' first.",
-            ),
-            Self::HeadMoved => (
-                format!("The command would move HEAD while work of {whose} is going on in this tree."),
-                "Stay on this branch, and commit your own changes with 'tollgate commit -m MESSAGE'. For another branch, \
-                 make a working tree of your own with 'git worktree add', or ask.",
-            ),
-            Self::OtherBranch => (
-                "Somebody has switched the branch since your turn began.".to_owned(),
-                "Look at 'git status'. If the commit belongs to this branch, commit again; otherwise ask.",
-            ),
-            Self::StashDropped => (
-                "The command would delete a stash that you have not made and not seen.".to_owned(),
-                "Leave the stash where it is, or look at all of it with 'git stash show -p' first.",
-            ),
-        };
-        (message.into(), hint)
-    }
 }
 
 /// The rendering for controllers: exactly these five keys. Only a path that is not UTF-8 has one more.
@@ -310,7 +259,7 @@ pub struct Report {
     pub recovery_hint: Cow<'static, str>,
     /// Whose unfinished work the change would have destroyed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "unfinished_work")]
+    #[schemars(schema_with = "harm::unfinished_work")]
     pub unfinished: Option<UnfinishedWork>,
 }
 
@@ -330,18 +279,6 @@ pub struct Details {
 
 fn error_types(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     schemars::json_schema!({"type": "string", "enum": ErrorType::ALL})
-}
-
-fn unfinished_work(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-    schemars::json_schema!({
-        "type": "object",
-        "properties": {
-            "agent": {"type": ["string", "null"]},
-            "since": {"type": ["string", "null"], "format": "date-time"},
-        },
-        "required": ["agent", "since"],
-        "additionalProperties": false,
-    })
 }
 
 fn hash_or_null(_: &mut schemars::SchemaGenerator) -> schemars::Schema {

@@ -16,6 +16,8 @@ events! {
     MutationRefused(WriteRefused, status: RefusalStatus, error_type: ErrorType) = "MUTATION_REFUSED";
     /// A file or a folder was changed; or a change that had a line was rolled back.
     Mutation(Mutation, status: MutationStatus) = "MUTATION";
+    /// An agent's own changes became a commit in git.
+    Commit(OwnChangesCommitted) = "COMMIT" => |_| "COMMITTED";
     /// Another program wrote into a file after the file had been replaced.
     LateExternalWrite(LateWrite) = "LATE_EXTERNAL_WRITE" => |_| "KEPT";
     /// A tool call did not report its end in time, so its reservation is void.
@@ -85,6 +87,16 @@ impl Event {
                     RefusalStatus::Observed => "{} wrote {} in spite of {}",
                 };
                 (Bad, template, vec![Agent, File(&refused.target_file), Code(error.as_str())])
+            }
+            Self::Commit(made) => {
+                let count = made.paths.len();
+                let branch = made.branch.as_ref().map(|name| format!(" on {name}")).unwrap_or_default();
+                detail = Some(format!("{count} {}{branch}", if count == 1 { "file" } else { "files" }));
+                let first = File(made.paths.first().map_or("", String::as_str));
+                let more = Words(if count > 1 { " and more" } else { "" });
+                // As git shortens it, or longer.
+                let id = Code(made.commit.get(..12).unwrap_or(&made.commit));
+                (Good, "{} committed {}{} as {}", vec![Agent, first, more, id])
             }
             Self::LateExternalWrite(late) => {
                 (Bad, "another program wrote {} too late; its bytes are kept", vec![File(&late.target_file)])

@@ -201,6 +201,24 @@ pub struct ReservationVoid {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct TurnMark {}
 
+/// A commit of an agent's own changes, which `tollgate commit` made in git.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OwnChangesCommitted {
+    /// The commit's name in git.
+    pub commit: String,
+    /// The branch; null if HEAD names no branch.
+    pub branch: Option<String>,
+    /// The root of the working tree, relative to the workspace; `.` for the workspace itself.
+    pub tree: String,
+    /// What the commit changed.
+    pub paths: Vec<String>,
+    /// The commit has everything that the agent had changed in this working tree and not committed before.
+    pub whole: bool,
+    /// The process that made the commit died before this line, and another process wrote it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub recovered: bool,
+}
+
 /// A damaged end of the ledger that was moved to a file of its own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TailMoved {

@@ -110,6 +110,18 @@ fn all() -> Vec<(Event, &'static str, &'static str)> {
             r#"{"status":"OBSERVED","error_type":"UNREAD_FILE"}"#,
         ),
         (
+            Event::Commit(OwnChangesCommitted {
+                commit: "0123abcd".into(),
+                branch: Some("main".into()),
+                tree: ".".into(),
+                paths: vec!["a".into()],
+                whole: true,
+                recovered: false,
+            }),
+            r#"{"commit":"0123abcd","branch":"main","tree":".","paths":["a"],"whole":true}"#,
+            r#"{"status":"COMMITTED"}"#,
+        ),
+        (
             Event::LateExternalWrite(LateWrite {
                 recovery_id: "3".into(),
                 target_file: "a".into(),

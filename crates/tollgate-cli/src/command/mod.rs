@@ -6,6 +6,7 @@
 mod apply;
 mod bytes;
 mod change;
+mod commit;
 pub(crate) mod completions;
 mod create;
 mod delete;
@@ -100,6 +101,7 @@ commands! {
         Delete(delete::DeleteArgs): OnView => delete::run,
         Move(move_file::MoveArgs): OnView => move_file::run,
         Apply(apply::ApplyArgs): OnView => apply::run,
+        Commit(commit::CommitArgs): Carried => commit::run,
         Merge(merge::MergeArgs): Carried => merge::run,
         Run(run::RunArgs): Here => run::run,
         Task(task::TaskArgs): Carried => task::run,

@@ -16,7 +16,7 @@ const HAS_TASKS: &str = "This folder has tasks:";
 
 const MAY_HAVE_TASKS: &str = "If `tollgate task list` shows tasks,";
 
-/// Three lines: the files, the tasks, the commands.
+/// Four lines: the files, the tasks, commits, the commands.
 fn informing(agent: Option<&Agent>, tasks: &str) -> String {
     let name = agent.map_or("NAME", Agent::as_str);
     format!(
@@ -25,6 +25,7 @@ fn informing(agent: Option<&Agent>, tasks: &str) -> String {
          refusal offers.\n\
          {tasks} claim one before you work on it (`tollgate task claim --next --agent {name}`) and release it when you are done \
          (`tollgate task release TASK --claim-id ID`).\n\
+         To commit, use `tollgate commit -m MESSAGE --agent {name}`: it takes your own changes and nobody else's.\n\
          `tollgate status` shows who works here, `tollgate ledger tail` what happened; `tollgate --help` lists all commands."
     )
 }

@@ -9,6 +9,7 @@
 
 mod change;
 mod claim;
+mod commit;
 mod error;
 mod export;
 mod git;
@@ -38,6 +39,7 @@ pub(crate) use claim::{
     nothing_to_claim, pausing, progress_noted, reclaimed, released, renewed, skipped, skipped_faults,
     too_long_to_decide, verified,
 };
+pub(crate) use commit::{committed, left, not_committed, nothing_to_commit};
 pub(crate) use error::{error, error_json, fault_words, hint};
 pub(crate) use export::{export_notice, exported};
 pub(crate) use git::{

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use libc::c_int;
 
 use super::call::{PathArgument, SystemCall};
-use super::remembered::CommandMemory;
+use super::remembered::{CommandMemory, by_command};
 use super::tracee::{FinalLink, Lead, Tracee, kind_at};
 use crate::level::RunLevel;
 use crate::request::ReadsCount;
@@ -211,9 +211,7 @@ impl<'a> Files<'a> {
             self.read(&guarded)?;
             self.look(&guarded)?
         } else {
-            match self
-                .judge(&guarded, Action::by_program(if whole { Extent::Whole } else { Extent::Part }))?
-            {
+            match self.judge(&guarded, by_command(whole))? {
                 Ok(state) => state,
                 Err(answer) => return Ok(Err(answer)),
             }
@@ -229,9 +227,7 @@ impl<'a> Files<'a> {
             Ok(Some(guarded)) if there(&guarded.path) == PathKind::File => guarded,
             other => return Ok(other.map(drop)),
         };
-        match self
-            .judge(&guarded, Action::by_program(if length == 0 { Extent::Whole } else { Extent::Part }))?
-        {
+        match self.judge(&guarded, by_command(length == 0))? {
             Ok(state) => {
                 let empty = FileState::Present(Digest::of(b""));
                 let after = if length == 0 { empty } else { FileState::Unreadable };
@@ -249,7 +245,7 @@ impl<'a> Files<'a> {
         };
         // What the command has made itself it may delete like everything else that it changes.
         let is_own = self.memory.known.get(&guarded.path).is_some_and(|known| known.before.is_some());
-        let action = if is_own { Action::by_program(Extent::Whole) } else { Action::Delete };
+        let action = if is_own { by_command(true) } else { Action::Delete };
         match self.judge(&guarded, action)? {
             Ok(state) => {
                 self.memory.becomes(&guarded.path, state, FileState::Absent);

@@ -13,13 +13,19 @@ use super::tracee::OwnView;
 use crate::sys::seccomp::Interruptible;
 use crate::transaction::ignored::IgnoreRules;
 use tollgate_base::digest::Digest;
+use tollgate_guard::change::Action;
 use tollgate_guard::refusal::Refusal;
 use tollgate_guard::supervised::MadeChange;
-use tollgate_guard::turn::FileState;
+use tollgate_guard::turn::{Extent, FileState};
 use tollgate_guard::workspace::STATE_FOLDER;
 
 /// The number of bytes that are kept to show what changed, for all files together.
 const TEXTS: usize = 32 << 20;
+
+/// A change by the command: of the whole file, or of some part of it.
+pub(super) fn by_command(whole: bool) -> Action {
+    Action::by_program(if whole { Extent::Whole } else { Extent::Part })
+}
 
 /// What the command knows of one file.
 #[derive(Debug, Default)]

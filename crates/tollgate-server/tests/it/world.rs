@@ -19,7 +19,7 @@ use tollgate::workspace::{self, Workspace};
 use tollgate_server::mcp::{self, ServedVault, Server, ServerOptions};
 
 /// All tools, in the order of the server's list.
-pub(crate) const TOOLS: [&str; 26] = [
+pub(crate) const TOOLS: [&str; 27] = [
     "read_file",
     "read_text_file",
     "read_media_file",
@@ -40,6 +40,7 @@ pub(crate) const TOOLS: [&str; 26] = [
     "end_turn",
     "get_initial_hash",
     "merge_file",
+    "commit_changes",
     "list_tasks",
     "get_task",
     "claim_task",

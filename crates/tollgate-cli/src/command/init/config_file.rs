@@ -52,6 +52,8 @@ unfinished = "refuse"
 [git]
 # What an agent may commit: "seen" only what it has read or written, on the branch that it has seen; "any" everything.
 commit = "seen"
+# Whether `tollgate commit` names the agent in a trailer.
+# commit_trailers = false
 
 [recovery]
 # How long the bytes that guarded writes replaced are kept, and their maximum size.

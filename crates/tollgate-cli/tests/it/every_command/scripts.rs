@@ -138,6 +138,24 @@ tollgate merge a.md --write --turn $TURN
 tollgate merge a.md --json",
     ),
     (
+        "commit",
+        "git init -q -b main; git config user.name Ada; git config user.email ada@example.org
+export GIT_AUTHOR_DATE=2026-11-18T12:00:00Z GIT_COMMITTER_DATE=2026-11-18T12:00:00Z
+git add a.md; git commit -q -m first
+tollgate commit -m mine --agent blue
+printf 'ONE\\ntwo\\nthree\\n' | tollgate write a.md --agent red
+printf 'ONE\\ntwo\\nTHREE\\n' | tollgate write a.md --agent blue
+printf 'ONE!\\n' | tollgate create b.md --agent blue
+tollgate commit --agent blue
+tollgate commit --dry-run --agent blue
+tollgate commit b.md -m mine --agent blue
+printf 'one!\\ntwo\\nTHREE\\n' | tollgate write a.md --agent blue
+tollgate commit -m mine --agent blue
+tollgate commit -m mine --agent blue --json
+tollgate commit -m theirs --agent red --json
+git status --short -- a.md b.md",
+    ),
+    (
         "run",
         "tollgate run --mode observe --agent blue -- sh -c 'echo new > b.md'
 tollgate run --mode observe --agent blue --json -- sh -c 'echo newer > b.md'

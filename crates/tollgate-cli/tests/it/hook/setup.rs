@@ -130,6 +130,7 @@ fn init_reports_what_it_did() {
     next: tell the agents of `codex` about it, with these lines in `AGENTS.md`:
         tollgate guards the files in this folder: other agents and people work here too, and a write is refused if the file was changed after you read it. Then read it again, redo your change and write, or run the `tollgate merge` command that the refusal offers.
         If `tollgate task list` shows tasks, claim one before you work on it (`tollgate task claim --next --agent NAME`) and release it when you are done (`tollgate task release TASK --claim-id ID`).
+        To commit, use `tollgate commit -m MESSAGE --agent NAME`: it takes your own changes and nobody else's.
         `tollgate status` shows who works here, `tollgate ledger tail` what happened; `tollgate --help` lists all commands.
     next: run `tollgate doctor` to test the hooks and to check protection on this file system
     ");

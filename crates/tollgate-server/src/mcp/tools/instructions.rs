@@ -13,6 +13,7 @@ then write. Or call merge_file with `write`, which does this in one call if the 
 - FENCED: your claim on a task has ended, and another agent may have it. Stop working on that task, call release_task for it, and \
 only then go on with other work.
 - To change several files that belong together, use write_files: all of them change, or none.
+- To commit, use commit_changes: it takes your own changes and nobody else's.
 - Call begin_turn when you start on a new request. If several agents share this connection, each calls begin_turn and \
 passes its own turn_id to every tool.
 - Work on a task only after you have claimed it with claim_task, and call release_task when you finish or give up. If a task tool \

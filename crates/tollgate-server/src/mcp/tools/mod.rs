@@ -8,6 +8,7 @@
 )]
 
 mod call;
+mod commit;
 mod folder;
 mod instructions;
 mod merge;
@@ -28,7 +29,7 @@ pub(super) use instructions::INSTRUCTIONS;
 pub(super) use tool::{Hints, Tool};
 
 /// The tools of the reference filesystem server in its order, with its names, titles, arguments and hints; then our own.
-pub(super) static TABLE: [&Tool; 26] = [
+pub(super) static TABLE: [&Tool; 27] = [
     &read::READ_FILE,
     &read::READ_TEXT_FILE,
     &read::READ_MEDIA_FILE,
@@ -49,6 +50,7 @@ pub(super) static TABLE: [&Tool; 26] = [
     &turn::END_TURN,
     &turn::GET_INITIAL_HASH,
     &merge::MERGE_FILE,
+    &commit::COMMIT_CHANGES,
     &task::LIST_TASKS,
     &task::GET_TASK,
     &task::CLAIM_TASK,

@@ -1,0 +1,280 @@
+//! One attempt to make the commit: look, plan, fill the private index, let git commit, let the index of the working tree follow.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+
+use rustix::io::{FdFlags, fcntl_setfd};
+
+use super::head_files::{Names, TreeStatus, is_ancestor};
+use super::index::{self, Delta};
+use super::plan::{Entry, Plan, Planner};
+use super::texts::on_disk;
+use super::workshop::{IndexStamp, Note, Obstacle, Workshop};
+use super::{CannotCommit, CommitAnswer, CommitRequest, HookOutput, OwnCommit, TRAILER};
+use crate::root::Root;
+use tollgate_base::error::{At, Fault, Result};
+use tollgate_base::event::{Event, OwnChangesCommitted};
+use tollgate_base::working_tree::WorkingTree;
+
+/// The most of git's output that an answer shows: its end, where the reason is.
+const SHOWN: u64 = 4 * 1024;
+
+/// How an attempt ended.
+pub(super) enum Attempt {
+    Ended(CommitAnswer),
+    /// Somebody else was faster. Everything must be looked at again.
+    Again,
+}
+
+/// What makes the commit.
+pub(super) struct Maker<'a> {
+    pub(super) root: &'a Root,
+    pub(super) tree: &'a WorkingTree,
+    pub(super) names: &'a Names,
+    pub(super) request: &'a CommitRequest<'a>,
+}
+
+impl Maker<'_> {
+    pub(super) fn attempt(&self) -> Result<Attempt> {
+        let workshop = Workshop::open(self.root, self.tree)?;
+        let attempt = self.attempt_in(&workshop);
+        // A commit that the index does not follow yet is completed by the next command.
+        if attempt.is_ok() || workshop.made().is_none() {
+            workshop.remove()?;
+        }
+        attempt
+    }
+
+    fn attempt_in(&self, workshop: &Workshop) -> Result<Attempt> {
+        let copied = workshop.copy_index()?;
+        if copied.is_none() {
+            self.reset_index(workshop, "HEAD")?;
+        }
+        let status = TreeStatus::of(self.tree, &workshop.private_index())?;
+        let agent = self.request.turn.agent();
+        let planner = Planner {
+            root: self.root,
+            tree: self.tree,
+            names: self.names,
+            agent,
+            turn: self.request.turn,
+            turns: self.request.turns,
+            paths: self.request.paths,
+        };
+        let plan = planner.plan(&status)?;
+        if plan.entries.is_empty() {
+            return Ok(Attempt::Ended(CommitAnswer::Nothing(plan.left)));
+        }
+        let paths = plan.entries.iter().map(|(name, _)| self.names.in_ledger(name)).collect();
+        let commit =
+            OwnCommit { commit: None, branch: status.branch.clone(), paths, left: plan.left.clone() };
+        if self.request.dry_run {
+            return Ok(Attempt::Ended(CommitAnswer::Commit(commit)));
+        }
+        let is_clean = copied.is_some() && !status.is_staged;
+        if !is_clean && let Some(head) = &status.head {
+            self.reset_index(workshop, head)?;
+        } else if !is_clean {
+            self.reset_index(workshop, "--empty")?;
+        }
+        if !self.fill(&workshop.private_index(), &plan)? {
+            return Ok(Attempt::Again);
+        }
+        self.make(workshop, &status, commit, copied.filter(|_| is_clean))
+    }
+
+    /// Makes the private index as this commit is. Keeps what git knows of the files on disk, so that it need not read them all.
+    fn reset_index(&self, workshop: &Workshop, to: &str) -> Result<()> {
+        let mut command = self.tree.git();
+        command.env("GIT_INDEX_FILE", workshop.private_index()).arg("read-tree");
+        match to {
+            "--empty" => command.arg(to),
+            commit => command.args(["--reset", commit]),
+        };
+        match self.tree.answer(&mut command, b"") {
+            // Before the first commit there is nothing to be as.
+            Err(_) if to == "HEAD" => Ok(()),
+            reset => reset.map(drop),
+        }
+    }
+
+    /// Puts the agent's changes into the private index. `false` if a file was saved in the meantime.
+    fn fill(&self, index: &Path, plan: &Plan) -> Result<bool> {
+        let (mut given, mut read) = (Vec::new(), Vec::new());
+        for (name, entry) in &plan.entries {
+            match entry {
+                Entry::Disk(_) => read.extend(name.bytes().chain([0])),
+                Entry::Gone => given.extend(format!("0 {}\t{name}\0", "0".repeat(40)).bytes()),
+                Entry::Bytes(bytes, mode) => {
+                    let mut command = self.tree.git();
+                    command.args(["hash-object", "-w", "--stdin", &format!("--path={name}")]);
+                    let id = self.tree.answer(&mut command, bytes)?;
+                    let id = String::from_utf8_lossy(id.trim_ascii());
+                    given.extend(format!("{mode} {id}\t{name}\0").bytes());
+                }
+            }
+        }
+        // What is gone first: a folder may have taken the name of a file.
+        if !given.is_empty() {
+            index::update(self.tree, index, &given)?;
+        }
+        if !read.is_empty() {
+            let mut command = self.tree.git();
+            command.env("GIT_INDEX_FILE", index).args(["update-index", "-z", "--add", "--stdin"]);
+            self.tree.answer(&mut command, &read)?;
+        }
+        for (name, entry) in &plan.entries {
+            let path = self.names.path(&self.names.in_ledger(name));
+            let now = on_disk(self.root, &path)?.digest;
+            match entry {
+                Entry::Disk(digest) if now != Some(*digest) => return Ok(false),
+                _ => {}
+            }
+        }
+        Ok(true)
+    }
+
+    /// `copied` is the index of the working tree, if the private one has nothing but it and the agent's changes.
+    fn make(
+        &self,
+        workshop: &Workshop,
+        status: &TreeStatus,
+        commit: OwnCommit,
+        copied: Option<IndexStamp>,
+    ) -> Result<Attempt> {
+        let turn = self.request.turn;
+        let whole = self.request.paths.is_empty() && commit.left.is_empty();
+        let (head, branch) = (status.head.clone(), status.branch.clone());
+        let note = Note::new(self.tree, head, branch, turn, whole);
+        let (hooks, has_hooks) = workshop.prepare(&note, &self.hooks()?)?;
+        let (ended, said) = self.git_commit(workshop, &hooks)?;
+        let made = workshop.made().filter(|made| ended.success() || is_ancestor(self.tree, made, "HEAD"));
+        let Some(made) = made else {
+            return match workshop.obstacle() {
+                Some(Obstacle::Moved) => Ok(Attempt::Again),
+                Some(Obstacle::IndexLocked) => {
+                    let lock = self.tree.git_dir.join("index.lock");
+                    Ok(Attempt::Ended(CommitAnswer::Cannot(CannotCommit::IndexLocked(lock))))
+                }
+                None if ended.success() => Err(Fault::invalid(
+                    "git has made the commit without the hook `reference-transaction`: use git 2.29 or later",
+                )),
+                None if self.head_is(&note)? => {
+                    Ok(Attempt::Ended(CommitAnswer::Cannot(CannotCommit::Git(said))))
+                }
+                None => Ok(Attempt::Again),
+            };
+        };
+        let paths = self.follow(workshop, &note, &made, copied.filter(|_| !has_hooks), commit.paths)?;
+        let line = OwnChangesCommitted {
+            commit: made.clone(),
+            branch: note.branch.clone(),
+            tree: self.names.tree(),
+            paths: paths.clone(),
+            whole,
+            recovered: false,
+        };
+        self.root.record(Some(turn.agent()), Some(turn.id()), Event::Commit(line))?;
+        Ok(Attempt::Ended(CommitAnswer::Commit(OwnCommit { commit: Some(made), paths, ..commit })))
+    }
+
+    /// The folder of the repository's hooks, relative to the top or absolute.
+    fn hooks(&self) -> Result<PathBuf> {
+        let mut command = self.tree.users_git();
+        command.args(["rev-parse", "--git-path", "hooks"]);
+        let output = self.tree.answer(&mut command, b"")?;
+        let path = output.strip_suffix(b"\n").unwrap_or(&output);
+        Ok(OsStr::from_bytes(path).into())
+    }
+
+    /// Whether HEAD is still what the commit was to replace.
+    fn head_is(&self, note: &Note) -> Result<bool> {
+        let mut command = self.tree.git();
+        command.args(["rev-parse", "--verify", "-q", "HEAD"]);
+        let head = self.tree.answer(&mut command, b"").ok();
+        let head = head.map(|id| String::from_utf8_lossy(id.trim_ascii()).into_owned());
+        Ok(head == note.head)
+    }
+
+    /// Lets git commit the private index. Returns how it ended, and what it said if that was kept.
+    fn git_commit(&self, workshop: &Workshop, hooks: &Path) -> Result<(ExitStatus, String)> {
+        let mut command = self.tree.users_git();
+        command.env("GIT_INDEX_FILE", workshop.private_index());
+        let mut hooks_path = OsString::from("core.hooksPath=");
+        hooks_path.push(hooks);
+        command.arg("-c").arg(hooks_path);
+        // Its processes would inherit our lock, and outlive us.
+        command.args(["-c", "gc.auto=0", "-c", "maintenance.auto=false", "commit", "-q"]);
+        if self.root.settings().git.commit_trailers {
+            command.arg("--trailer").arg(format!("{TRAILER}: {}", self.request.turn.agent()));
+        }
+        let lock = workshop.lock_for_git()?;
+        match self.request.message {
+            Some(message) => {
+                command.arg("-m").arg(message);
+                // git does not read it, and hands it on to no hook.
+                command.stdin(Stdio::from(lock.try_clone().at("share", &self.tree.top)?));
+            }
+            // An editor needs the terminal. Nobody else starts processes in this one.
+            None => fcntl_setfd(&lock, FdFlags::empty())
+                .map_err(std::io::Error::from)
+                .at("share", &self.tree.top)?,
+        }
+        let mut output = None;
+        match self.request.output {
+            HookOutput::Stderr => {
+                let stderr = std::io::stderr().as_fd().try_clone_to_owned().at("share", "standard error")?;
+                command.stdout(stderr);
+            }
+            HookOutput::Answer => {
+                let file = workshop.output()?;
+                command.stdout(file.try_clone().at("share", &self.tree.top)?);
+                command.stderr(file.try_clone().at("share", &self.tree.top)?);
+                output = Some(file);
+            }
+        }
+        let status = command.status().at("start git in", &self.tree.top)?;
+        drop(lock);
+        Ok((status, output.map(end_of).unwrap_or_default()))
+    }
+
+    /// Lets the index of the working tree follow the commit. Returns what the commit has changed: a hook may have added files.
+    fn follow(
+        &self,
+        workshop: &Workshop,
+        note: &Note,
+        made: &str,
+        copied: Option<IndexStamp>,
+        planned: Vec<String>,
+    ) -> Result<Vec<String>> {
+        // Nothing is staged, and nobody has changed the index since: then it is the private one.
+        if workshop.index_is(copied)? {
+            workshop.replace_index(&workshop.private_index())?;
+            return Ok(planned);
+        }
+        let delta = Delta::between(self.tree, note.head.as_deref(), made)?;
+        let new = workshop.new_index();
+        if delta.follow(self.tree, note.head.as_deref(), &self.tree.git_dir.join("index"), &new)? {
+            workshop.replace_index(&new)?;
+        }
+        Ok(delta.names().map(|name| self.names.in_ledger(&name)).collect())
+    }
+}
+
+/// The end of what git has printed.
+fn end_of(mut output: File) -> String {
+    let length = output.metadata().map_or(0, |metadata| metadata.len());
+    let mut bytes = Vec::new();
+    let read = output
+        .seek(SeekFrom::Start(length.saturating_sub(SHOWN)))
+        .and_then(|_| output.read_to_end(&mut bytes));
+    match read {
+        Ok(_) => String::from_utf8_lossy(&bytes).trim_end().to_owned(),
+        Err(_) => String::new(),
+    }
+}

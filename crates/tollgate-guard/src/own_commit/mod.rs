@@ -1,0 +1,250 @@
+//! A commit of exactly one agent's own changes, in a working tree that others work in, too.
+//!
+//! The ledger says which changes are the agent's ([`history`]), and what it may commit of each file ([`fold`]). The commit is made by
+//! the user's own git from HEAD, in a private index ([`workshop`]), with the repository's hooks and signing. The working tree stays as
+//! it is, and so does what others have staged ([`index`]).
+//!
+//! Invariants: the commit's parent is the commit from which everything was made, on the branch that was looked at; nobody's commit in
+//! between is reverted. A process that dies leaves the repository as before, or the commit, and nothing that blocks git for longer than
+//! until the next process of tollgate.
+
+mod fold;
+mod head_files;
+mod history;
+mod index;
+mod making;
+mod plan;
+mod texts;
+mod workshop;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+
+pub use fold::WhyLeft;
+pub use plan::Left;
+
+use crate::explain::{object, refuse};
+use crate::path::FilePath;
+use crate::refusal::{Outcome, Reason};
+use crate::request::Request;
+use crate::root::Root;
+use crate::turn::{Extent, FileState, TurnState};
+use head_files::{Names, is_ancestor};
+use making::{Attempt, Maker};
+use tollgate_base::digest::Digest;
+use tollgate_base::error::{Fault, Result};
+use tollgate_base::event::{Event, OwnChangesCommitted};
+use tollgate_base::working_tree::WorkingTree;
+use workshop::DeadCommit;
+
+/// The tool of a refused commit, in the ledger.
+const TOOL: &str = "commit";
+
+/// How often everything is made again because somebody else has committed in between, or has saved one of the files. Each try takes
+/// some tens of milliseconds, and the repository's own hooks.
+const TRIES: usize = 5;
+
+/// The number of ledger lines in which to look for a commit whose process died: few were written since.
+const RECENT: usize = 1_000;
+
+/// The trailer that names the agent.
+pub const TRAILER: &str = "Tollgate-Agent";
+
+/// What an agent wants to commit.
+pub struct CommitRequest<'a> {
+    /// The agent's turn.
+    pub turn: &'a dyn TurnState,
+    /// More turns in which texts may be found: of this agent and of others.
+    pub turns: &'a [&'a dyn TurnState],
+    /// A folder in the working tree.
+    pub folder: &'a Path,
+    /// Only these files and folders, absolute; all if there are none.
+    pub paths: &'a [PathBuf],
+    /// The message; `None` for git's editor.
+    pub message: Option<&'a str>,
+    /// Only say what would be committed.
+    pub dry_run: bool,
+    /// Where git and the hooks print.
+    pub output: HookOutput,
+}
+
+/// Where git and the repository's hooks print.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HookOutput {
+    /// To standard error of this process.
+    Stderr,
+    /// Into the answer, if the commit fails.
+    Answer,
+}
+
+/// The answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CommitAnswer {
+    /// The commit was made, or would be made.
+    Commit(OwnCommit),
+    /// There is nothing of the agent that could be committed. These changes were left.
+    Nothing(Vec<Left>),
+    /// It was not made.
+    Cannot(CannotCommit),
+}
+
+/// A commit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnCommit {
+    /// Its name in git; `None` if it was not to be made.
+    pub commit: Option<String>,
+    /// The branch; `None` if HEAD names no branch.
+    pub branch: Option<String>,
+    /// What it changes, as the ledger names files: relative to the workspace.
+    pub paths: Vec<String>,
+    /// Changes of the agent that it does not have.
+    pub left: Vec<Left>,
+}
+
+/// Why there is no commit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CannotCommit {
+    /// git is in the middle of this: `merge`, `rebase`, and so on.
+    InProgress(&'static str),
+    /// Others committed, switched the branch or saved the files, again and again.
+    Moved,
+    /// Another git, or one that was killed, holds the lock of the index at this path.
+    IndexLocked(PathBuf),
+    /// git or a hook of the repository said no. What it printed, if it was kept.
+    Git(String),
+}
+
+impl CannotCommit {
+    /// The word in JSON.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::InProgress(_) => "in_progress",
+            Self::Moved => "moved",
+            Self::IndexLocked(_) => "index_locked",
+            Self::Git(_) => "git_refused",
+        }
+    }
+}
+
+/// Commits this agent's own changes.
+pub(crate) fn commit(root: &Root, request: &CommitRequest<'_>) -> Result<Outcome<CommitAnswer>> {
+    heal(root)?;
+    let tree = working_tree(root, request)?;
+    if let Some(what) = in_progress(&tree) {
+        return Ok(Outcome::Done(CommitAnswer::Cannot(CannotCommit::InProgress(what))));
+    }
+    if let Some(reason) = foreign_switch(&tree, request.turn)? {
+        let asked = Request { root, turn: request.turn, tool: TOOL, level: None, fences: &[], removed: &[] };
+        if let Some(refusal) = object(&asked, &head_path(&tree), reason)? {
+            return refuse(&asked, vec![refusal]);
+        }
+    }
+    let names = Names { workspace: root.path().to_owned(), top: tree.top.clone() };
+    let maker = Maker { root, tree: &tree, names: &names, request };
+    for _ in 0..TRIES {
+        match maker.attempt()? {
+            Attempt::Ended(answer) => {
+                remember_head(&tree, request.turn)?;
+                return Ok(Outcome::Done(answer));
+            }
+            Attempt::Again => {}
+        }
+    }
+    Ok(Outcome::Done(CommitAnswer::Cannot(CannotCommit::Moved)))
+}
+
+/// The working tree around the folder. All paths must be in it.
+fn working_tree(root: &Root, request: &CommitRequest<'_>) -> Result<WorkingTree> {
+    let around = |path: &Path| {
+        WorkingTree::around(root.canonical_link(path)?.as_path()).ok_or_else(|| {
+            Fault::invalid_with_hint(
+                format!("`{}` is not in a working tree of git", path.display()),
+                "go to a folder in the repository, or make one with `git init`",
+            )
+        })
+    };
+    let Some(first) = request.paths.first() else { return around(request.folder) };
+    let tree = around(first)?;
+    for path in &request.paths[1..] {
+        if around(path)? != tree {
+            return Err(Fault::invalid_with_hint(
+                "the paths are in different working trees",
+                "make one commit in each",
+            ));
+        }
+    }
+    Ok(tree)
+}
+
+/// What git has begun and not ended. A commit would become a part of it.
+fn in_progress(tree: &WorkingTree) -> Option<&'static str> {
+    let signs = [
+        ("MERGE_HEAD", "merge"),
+        ("rebase-merge", "rebase"),
+        ("rebase-apply", "rebase"),
+        ("CHERRY_PICK_HEAD", "cherry-pick"),
+        ("REVERT_HEAD", "revert"),
+        ("BISECT_LOG", "bisect"),
+    ];
+    let found = signs.into_iter().find(|(file, _)| tree.git_dir.join(file).symlink_metadata().is_ok());
+    found.map(|(_, what)| what)
+}
+
+/// HEAD as turns know it: the file that names the branch or the commit. In a linked working tree, git keeps it elsewhere.
+fn head_path(tree: &WorkingTree) -> FilePath {
+    FilePath::trusted(tree.top.join(".git").join("HEAD"))
+}
+
+fn head_state(tree: &WorkingTree) -> FileState {
+    std::fs::read(tree.git_dir.join("HEAD")).ok().map(|bytes| Digest::of(&bytes)).into()
+}
+
+/// The reason against it, if HEAD is not what the turn knows: somebody else has switched the branch.
+fn foreign_switch(tree: &WorkingTree, turn: &dyn TurnState) -> Result<Option<Reason>> {
+    let Some(sighting) = turn.get(&head_path(tree))? else { return Ok(None) };
+    let (known, actual) = (sighting.baseline(Extent::Whole), head_state(tree));
+    Ok((known != actual).then(|| Reason::stale(known, actual)))
+}
+
+/// The agent's own commit moves HEAD if HEAD names no branch.
+fn remember_head(tree: &WorkingTree, turn: &dyn TurnState) -> Result<()> {
+    match turn.get(&head_path(tree))? {
+        Some(_) => turn.wrote(&head_path(tree), head_state(tree)),
+        None => Ok(()),
+    }
+}
+
+/// Completes commits whose processes died, or removes what they left.
+pub(crate) fn heal(root: &Root) -> Result<()> {
+    workshop::dead(root)?.into_iter().try_for_each(|dead| heal_one(root, dead))
+}
+
+fn heal_one(root: &Root, dead: DeadCommit) -> Result<()> {
+    let (note, tree) = (dead.note.clone(), dead.note.tree());
+    // In another branch it is as good as here: the index follows its own HEAD.
+    if let Some(commit) = dead.made().filter(|commit| is_ancestor(&tree, commit, "HEAD")) {
+        if !dead.lock_index()? {
+            return Ok(());
+        }
+        let delta = index::Delta::between(&tree, note.head.as_deref(), &commit)?;
+        if delta.follow(&tree, note.head.as_deref(), dead.index(), &dead.new_index())? {
+            dead.replace_index(&dead.new_index())?;
+        }
+        let names = Names { workspace: root.path().to_owned(), top: tree.top.clone() };
+        let mut recent = root.ledger().newest_first()?.take(RECENT).flatten();
+        if !recent.any(|line| matches!(&line.event, Event::Commit(made) if made.commit == commit)) {
+            let line = OwnChangesCommitted {
+                commit,
+                branch: note.branch,
+                tree: names.tree(),
+                paths: delta.names().map(|name| names.in_ledger(&name)).collect(),
+                whole: note.whole,
+                recovered: true,
+            };
+            root.record(Some(&note.agent), note.turn.as_ref(), Event::Commit(line))?;
+        }
+    }
+    dead.remove()
+}

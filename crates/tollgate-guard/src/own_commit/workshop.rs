@@ -1,0 +1,425 @@
+//! The private folder of one commit, in `.tollgate/commits/`: its index, its hooks, and notes for the process that heals.
+//!
+//! git makes the commit, with the hooks of the repository. A hook of ours stands before them at one place: when git has prepared the
+//! change of the branch, and holds its lock, the hook lets it go on only if it replaces the commit that everything was made from,
+//! on the same branch. So nobody's commit in between is reverted, and no commit gets onto another branch. The hook then locks the
+//! index of the working tree, until that index follows the commit: otherwise a `git commit` of somebody else would revert it.
+//!
+//! | killed | left | healing |
+//! |---|---|---|
+//! | before the hook notes the new commit | this folder; perhaps the lock of the index | removes both |
+//! | after it, and the branch has the commit | the same | lets the index follow, adds the ledger line, removes both |
+//! | after it, and the branch does not have the commit | the same | removes both |
+//!
+//! A lock beside the folder says that its process lives. git inherits it, so nobody heals while git may still make the commit.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::{Access, AtFlags, CWD, accessat};
+use serde::{Deserialize, Serialize};
+
+use crate::disk::gone_is_none;
+use crate::path::EscapedPath;
+use crate::root::Root;
+use crate::turn::TurnState;
+use tollgate_base::error::{At, Fault, Result};
+use tollgate_base::lock::{Lock, has_name};
+use tollgate_base::name::{Agent, TurnId, is_random_id, random_id};
+use tollgate_base::private;
+use tollgate_base::working_tree::WorkingTree;
+
+const COMMITS: &str = "commits";
+
+const LOCK: &str = ".lock";
+
+/// What the commit is about, for the process that heals. Written before anything else.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Note {
+    top: EscapedPath,
+    git_dir: EscapedPath,
+    /// The commit that everything was made from; `None` before the first.
+    pub(super) head: Option<String>,
+    pub(super) branch: Option<String>,
+    pub(super) agent: Agent,
+    pub(super) turn: Option<TurnId>,
+    pub(super) whole: bool,
+}
+
+impl Note {
+    pub(super) fn new(
+        tree: &WorkingTree,
+        head: Option<String>,
+        branch: Option<String>,
+        turn: &dyn TurnState,
+        whole: bool,
+    ) -> Self {
+        let [top, git_dir] = [&tree.top, &tree.git_dir].map(|path| EscapedPath(path.clone()));
+        let (agent, turn) = (turn.agent().clone(), Some(turn.id().clone()));
+        Self { top, git_dir, head, branch, agent, turn, whole }
+    }
+
+    pub(super) fn tree(&self) -> WorkingTree {
+        WorkingTree { top: self.top.0.clone(), git_dir: self.git_dir.0.clone() }
+    }
+}
+
+/// The folder of a commit that is being made.
+#[derive(Debug)]
+pub(super) struct Workshop {
+    path: PathBuf,
+    /// The file in git's folder that is the lock of the index while this commit holds it.
+    mark: PathBuf,
+    index: PathBuf,
+    lock: Lock,
+}
+
+/// Who may make a commit in the place of one that was prepared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Obstacle {
+    /// The branch has another commit now, or HEAD another branch.
+    Moved,
+    /// Another git holds the lock of the index.
+    IndexLocked,
+}
+
+impl Workshop {
+    /// Makes the folder. Heals what dead processes left first.
+    pub(super) fn open(root: &Root, tree: &WorkingTree) -> Result<Self> {
+        let commits = root.state_path().join(COMMITS);
+        private::create_folder(&commits, 0o700).at("make the folder", &commits)?;
+        loop {
+            let id = random_id()?;
+            let lock_file = commits.join(format!("{id}{LOCK}"));
+            // Before the folder: a folder without a living lock is removed.
+            let Some(lock) = Lock::acquire(&lock_file, Duration::ZERO)? else { continue };
+            if !has_name(lock.file()) {
+                continue;
+            }
+            let path = commits.join(&id);
+            private::create_folder(&path, 0o700).at("make the folder", &path)?;
+            return Ok(Self { mark: mark(tree, &id), index: tree.git_dir.join("index"), path, lock });
+        }
+    }
+
+    /// The private index.
+    pub(super) fn private_index(&self) -> PathBuf {
+        self.path.join("index")
+    }
+
+    /// The lock, for git to inherit.
+    pub(super) fn lock_for_git(&self) -> Result<File> {
+        self.lock.file().try_clone().at("share the lock of", &self.path)
+    }
+
+    /// Copies the index of the working tree. `None` if there is none.
+    pub(super) fn copy_index(&self) -> Result<Option<IndexStamp>> {
+        let stamp = IndexStamp::of(&self.index)?;
+        match fs::copy(&self.index, self.private_index()) {
+            Ok(_) => Ok(stamp),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error).at("copy", &self.index),
+        }
+    }
+
+    /// Whether the index of the working tree is still the one that was copied.
+    pub(super) fn index_is(&self, stamp: Option<IndexStamp>) -> Result<bool> {
+        Ok(stamp.is_some() && IndexStamp::of(&self.index)? == stamp)
+    }
+
+    /// A file for what git prints.
+    pub(super) fn output(&self) -> Result<File> {
+        let path = self.path.join("output");
+        File::options().read(true).append(true).create_new(true).open(&path).at("create", &path)
+    }
+
+    /// Writes the notes and the hooks. `hooks` are the repository's own, relative to the top or absolute. Returns the folder, and
+    /// whether the repository has any.
+    pub(super) fn prepare(&self, note: &Note, hooks: &Path) -> Result<(PathBuf, bool)> {
+        let json = serde_json::to_vec(note).map_err(|error| Fault::invalid(error.to_string()))?;
+        let place = self.path.join("note");
+        private::write(&place, json).at("write", &place)?;
+        private::write(&self.mark, "").at("write", &self.mark)?;
+        let folder = self.path.join("hooks");
+        private::create_folder(&folder, 0o700).at("make the folder", &folder)?;
+        let absolute = note.top.0.join(hooks);
+        let mut has_hooks = false;
+        for name in
+            gone_is_none(private::names(&absolute).at("list the folder", &absolute))?.unwrap_or_default()
+        {
+            let is_hook = name.as_bytes().iter().all(|byte| byte.is_ascii_lowercase() || *byte == b'-');
+            if is_hook && may_execute(&absolute.join(&name)) {
+                write_hook(&folder.join(&name), &pass_on(&hooks.join(&name)))?;
+                has_hooks = true;
+            }
+        }
+        let own = folder.join("reference-transaction");
+        let next = may_execute(&absolute.join("reference-transaction"))
+            .then(|| quoted(hooks.join("reference-transaction").as_os_str().as_bytes()));
+        write_hook(&own, &self.guarding(note, next.as_deref()))?;
+        if !may_execute(&own) {
+            return Err(Fault::invalid_with_hint(
+                format!("hooks in `{}` cannot be executed", folder.display()),
+                "mount the file system of the workspace without `noexec`, or commit with `git`",
+            ));
+        }
+        Ok((folder, has_hooks))
+    }
+
+    /// The hook that compares, and locks the index.
+    fn guarding(&self, note: &Note, next: Option<&[u8]>) -> Vec<u8> {
+        let quote = |path: &Path| quoted(path.as_os_str().as_bytes());
+        let zeros = "0".repeat(40);
+        let target = note.branch.as_ref().map_or("HEAD".to_owned(), |branch| format!("refs/heads/{branch}"));
+        let mut script = b"#!/bin/sh\nunset GIT_CONFIG_PARAMETERS\n".to_vec();
+        match next {
+            Some(next) => {
+                script.extend(b"lines=$(cat)\nprintf '%s\\n' \"$lines\" | ");
+                script.extend(next);
+                script.extend(b" \"$@\" || exit 1\n");
+            }
+            // Each process that is not started here saves a millisecond: git calls this hook five times for one commit.
+            None => script.extend(b"[ \"$1\" = prepared ] || exit 0\nlines=\nwhile read -r line; do lines=\"$lines$line\n\"; done\n"),
+        }
+        let line = |script: &mut Vec<u8>, name: &str, value: &[u8]| {
+            script.extend(name.as_bytes());
+            script.push(b'=');
+            script.extend(value);
+            script.push(b'\n');
+        };
+        line(&mut script, "folder", &quote(&self.path));
+        line(&mut script, "mark", &quote(&self.mark));
+        line(&mut script, "lock", &quote(&index_lock(&self.index)));
+        line(&mut script, "target", &quoted(target.as_bytes()));
+        line(&mut script, "head", note.head.as_ref().unwrap_or(&zeros).as_bytes());
+        script.extend(GUARDING.as_bytes());
+        script
+    }
+
+    /// Why the hook has stopped the commit, if it has.
+    pub(super) fn obstacle(&self) -> Option<Obstacle> {
+        let has = |name: &str| self.path.join(name).exists();
+        match () {
+            () if has("moved") => Some(Obstacle::Moved),
+            () if has("busy") => Some(Obstacle::IndexLocked),
+            () => None,
+        }
+    }
+
+    /// The commit that the hook has let through.
+    pub(super) fn made(&self) -> Option<String> {
+        made(&self.path)
+    }
+
+    /// Puts a new index in the place of the working tree's, whose lock this commit holds.
+    pub(super) fn replace_index(&self, new: &Path) -> Result<()> {
+        replace_index(&self.index, &self.mark, new)
+    }
+
+    /// A place for a new index.
+    pub(super) fn new_index(&self) -> PathBuf {
+        self.path.join("new-index")
+    }
+
+    /// Unlocks the index and removes the folder.
+    pub(super) fn remove(self) -> Result<()> {
+        remove(&self.path, Some((&self.mark, &self.index)))
+    }
+}
+
+/// What an index file is, without its bytes: git replaces the file whenever it changes the index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct IndexStamp([i64; 5]);
+
+impl IndexStamp {
+    fn of(index: &Path) -> Result<Option<Self>> {
+        let found = gone_is_none(fs::symlink_metadata(index).at("look at", index))?;
+        let signed = |number: u64| i64::from_ne_bytes(number.to_ne_bytes());
+        Ok(found.map(|of| {
+            Self([signed(of.ino()), signed(of.size()), of.mtime(), of.mtime_nsec(), of.ctime_nsec()])
+        }))
+    }
+}
+
+/// The part of the hook that is the same for all commits. `target` is the branch, `head` what it must have.
+const GUARDING: &str = r#"[ "$1" = prepared ] || exit 0
+[ ! -e "$folder/made" ] || exit 0
+moves= commit=
+while read -r old new ref; do
+  case $ref in HEAD|refs/heads/*) moves=yes ;; *) continue ;; esac
+  if [ "$ref" = "$target" ]; then
+    case $old in "$head"|"$head"000000000000000000000000) commit=$new ;; *) : >"$folder/moved"; exit 1 ;; esac
+  elif [ "$ref" != HEAD ]; then
+    : >"$folder/moved"; exit 1
+  fi
+done <<END
+$lines
+END
+[ -n "$moves" ] || exit 0
+[ -n "$commit" ] || { : >"$folder/moved"; exit 1; }
+tries=0
+until ln "$mark" "$lock" 2>/dev/null; do
+  tries=$((tries + 1))
+  [ $tries -lt 50 ] || { : >"$folder/busy"; exit 1; }
+  sleep 0.1 2>/dev/null || sleep 1
+done
+printf '%s\n' "$commit" >"$folder/made" || exit 1
+"#;
+
+/// A hook that becomes the repository's own. Its variables are those that git would set.
+fn pass_on(hook: &Path) -> Vec<u8> {
+    let mut script = b"#!/bin/sh\nunset GIT_CONFIG_PARAMETERS\nexec ".to_vec();
+    script.extend(quoted(hook.as_os_str().as_bytes()));
+    script.extend(b" \"$@\"\n");
+    script
+}
+
+/// As one word of a shell.
+fn quoted(text: &[u8]) -> Vec<u8> {
+    let mut word = vec![b'\''];
+    for byte in text {
+        match byte {
+            b'\'' => word.extend(b"'\\''"),
+            byte => word.push(*byte),
+        }
+    }
+    word.push(b'\'');
+    word
+}
+
+fn write_hook(path: &Path, script: &[u8]) -> Result<()> {
+    private::write(path, script).at("write", path)?;
+    fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o700)).at("make executable", path)
+}
+
+fn may_execute(path: &Path) -> bool {
+    path.is_file() && accessat(CWD, path, Access::EXEC_OK, AtFlags::empty()).is_ok()
+}
+
+fn mark(tree: &WorkingTree, id: &str) -> PathBuf {
+    tree.git_dir.join(format!("tollgate-commit-{id}"))
+}
+
+fn index_lock(index: &Path) -> PathBuf {
+    index.with_extension("lock")
+}
+
+fn made(folder: &Path) -> Option<String> {
+    let text = fs::read_to_string(folder.join("made")).ok()?;
+    // A line that was not written to its end has no newline.
+    let id = text.strip_suffix('\n')?;
+    id.bytes().all(|byte| byte.is_ascii_hexdigit()).then(|| id.to_owned())
+}
+
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    let inode = |path: &Path| fs::symlink_metadata(path).ok().map(|of| (of.dev(), of.ino()));
+    inode(one).is_some_and(|found| inode(other) == Some(found))
+}
+
+/// Beside the index first: a rename does not cross file systems.
+fn replace_index(index: &Path, mark: &Path, new: &Path) -> Result<()> {
+    let beside = mark.with_extension("index");
+    fs::copy(new, &beside).at("copy", new)?;
+    if let Ok(before) = fs::metadata(index) {
+        fs::set_permissions(&beside, before.permissions()).at("set the mode of", &beside)?;
+    }
+    private::rename(&beside, index).at("replace", index)
+}
+
+/// The lock of the index first, so that git works again. Then the folder, and its lock last: without one it would be removed at once.
+fn remove(folder: &Path, of: Option<(&Path, &Path)>) -> Result<()> {
+    if let Some((mark, index)) = of {
+        let lock = index_lock(index);
+        if is_same_file(mark, &lock) {
+            private::remove_file(&lock).at("remove", &lock)?;
+        }
+        for left in [mark.with_extension("index"), mark.to_owned()] {
+            gone_is_none(private::remove_file(&left).at("remove", &left))?;
+        }
+    }
+    private::remove_tree(folder).at("remove the folder", folder)?;
+    let lock = folder.with_extension("lock");
+    private::remove_file(&lock).at("remove", &lock)
+}
+
+/// A commit whose process died.
+pub(super) struct DeadCommit {
+    folder: PathBuf,
+    mark: PathBuf,
+    index: PathBuf,
+    pub(super) note: Note,
+    _lock: Lock,
+}
+
+impl DeadCommit {
+    /// The commit that git has perhaps made.
+    pub(super) fn made(&self) -> Option<String> {
+        made(&self.folder)
+    }
+
+    pub(super) fn new_index(&self) -> PathBuf {
+        self.folder.join("new-index")
+    }
+
+    /// Takes the lock of the index, unless this commit has it already. `false` if another git has it.
+    pub(super) fn lock_index(&self) -> Result<bool> {
+        let lock = index_lock(&self.index);
+        if !self.mark.exists() {
+            private::write(&self.mark, "").at("write", &self.mark)?;
+        }
+        match private::link(&self.mark, &lock) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(is_same_file(&self.mark, &lock)),
+            linked => linked.at("lock", &self.index).map(|()| true),
+        }
+    }
+
+    pub(super) fn index(&self) -> &Path {
+        &self.index
+    }
+
+    pub(super) fn replace_index(&self, new: &Path) -> Result<()> {
+        replace_index(&self.index, &self.mark, new)
+    }
+
+    pub(super) fn remove(self) -> Result<()> {
+        remove(&self.folder, Some((&self.mark, &self.index)))
+    }
+}
+
+/// The commits whose processes died. Removes folders of which nothing but the name is known.
+pub(super) fn dead(root: &Root) -> Result<Vec<DeadCommit>> {
+    let commits = root.state_path().join(COMMITS);
+    let Some(names) = gone_is_none(private::names(&commits).at("list the folder", &commits))? else {
+        return Ok(Vec::new());
+    };
+    let mut dead = Vec::new();
+    for id in names.iter().filter_map(id_of) {
+        let lock_file = commits.join(format!("{id}{LOCK}"));
+        let Some(lock) = Lock::acquire(&lock_file, Duration::ZERO)? else { continue };
+        if !has_name(lock.file()) {
+            continue;
+        }
+        let folder = commits.join(&id);
+        let note =
+            fs::read(folder.join("note")).ok().and_then(|json| serde_json::from_slice::<Note>(&json).ok());
+        match note {
+            Some(note) => {
+                let tree = note.tree();
+                let (mark, index) = (mark(&tree, &id), tree.git_dir.join("index"));
+                dead.push(DeadCommit { folder, mark, index, note, _lock: lock });
+            }
+            None => remove(&folder, None)?,
+        }
+    }
+    Ok(dead)
+}
+
+fn id_of(name: &OsString) -> Option<String> {
+    let id = name.to_str()?.strip_suffix(LOCK)?;
+    is_random_id(id).then(|| id.to_owned())
+}

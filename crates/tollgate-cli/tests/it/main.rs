@@ -48,6 +48,7 @@ mod token;
 mod trust;
 mod turn;
 mod undo;
+mod unfinished;
 mod vault_copy;
 mod view;
 mod work;

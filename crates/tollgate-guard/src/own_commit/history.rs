@@ -105,7 +105,8 @@ impl<'a> Search<'a> {
                 self.undone.insert(file.id.clone());
             }
             Event::Mutation(Mutation::File(file), MutationStatus::Applied) => {
-                if !self.undone.remove(&file.id) {
+                let stands = !self.undone.remove(&file.id);
+                if stands {
                     self.take_file(line.agent.as_ref(), file, head)?;
                 }
             }

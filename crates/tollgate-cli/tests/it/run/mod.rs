@@ -62,7 +62,7 @@ impl World {
     }
 
     /// Everything in the workspace except the states of tollgate and git: files with bytes and modes, links, folders.
-    fn tree(&self) -> BTreeMap<String, String> {
+    pub(crate) fn tree(&self) -> BTreeMap<String, String> {
         fn walk(folder: &Path, name: &str, found: &mut BTreeMap<String, String>) {
             for entry in fs::read_dir(folder).unwrap() {
                 let path = entry.unwrap().path();
@@ -90,7 +90,7 @@ impl World {
     }
 
     /// The ledger, one value per line.
-    fn lines(&self) -> Vec<Value> {
+    pub(crate) fn lines(&self) -> Vec<Value> {
         let text = fs::read_to_string(self.path(".tollgate/ledger.jsonl")).unwrap_or_default();
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }

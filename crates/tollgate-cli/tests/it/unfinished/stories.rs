@@ -1,0 +1,351 @@
+//! Stories about unfinished work that no table tells: what counts as a look, file tools, stashes, and a branch that somebody has
+//! switched.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use super::{Agent, Answer, Door, checkout, shown};
+use crate::hook::{HOSTS, Program};
+use crate::mcp::Client;
+use crate::world::{World, hash};
+
+const COMMITTED: &str = "one\ntwo\n";
+const TEXT: &str = "one\ntwo\nunfinished\n";
+/// Where a command is judged by what it does to `.git`, too.
+const DOORS: [Door; 3] = [Door::Transaction, Door::Hooks, Door::Reader];
+
+/// A checkout in which `blue` has changed `f`.
+fn unfinished(door: Door) -> World {
+    let world = checkout(door);
+    let blue = Agent::new(&world, "blue", door);
+    assert_eq!(blue.writes("f", TEXT).code, Some(0));
+    world
+}
+
+#[track_caller]
+fn refused(answer: &Answer, what: &str) -> Value {
+    let payload = answer.payloads().first().cloned();
+    payload.unwrap_or_else(|| panic!("{what}: it is not refused: {answer:?}"))
+}
+
+#[track_caller]
+fn runs(agent: &Agent<'_>, command: &str) -> String {
+    let answer = agent.runs(command);
+    let (name, door) = (agent.name, agent.door);
+    assert!(!answer.is_refused() && answer.code == Some(0), "{door:?}, {name}: `{command}`: {answer:?}");
+    answer.said
+}
+
+/// `blue`'s change of `f`, as the payload of a refusal has it.
+fn payload(world: &World) -> Value {
+    json!({"error_type": "STALE_FILE", "file_path": world.path("f"), "expected_hash": hash(COMMITTED),
+        "actual_hash": hash(TEXT), "resolution": "RE_READ_REQUIRED"})
+}
+
+#[test]
+fn an_agent_whose_diff_showed_the_change_has_seen_it() {
+    for door in [Door::Hooks, Door::Reader] {
+        for look in ["git diff", "git diff HEAD", "git diff f", "git --no-pager diff -- f", "cat f"] {
+            for command in
+                ["git commit -q -a -m x", "git checkout -q f", "git stash -q", "rm f", "echo mine > f"]
+            {
+                let world = unfinished(door);
+                let red = Agent::new(&world, "red", door);
+                assert!(runs(&red, look).contains("unfinished"), "{look}");
+                runs(&red, command);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_a_diff_of_the_index_showed_may_be_committed() {
+    for door in [Door::Hooks, Door::Reader] {
+        let world = unfinished(door);
+        world.script("git add f").ends().is(0);
+        let red = Agent::new(&world, "red", door);
+        runs(&red, "git diff --cached");
+        runs(&red, "git commit -q -m x");
+    }
+}
+
+#[test]
+fn a_command_that_does_not_show_the_change_is_no_look() {
+    for door in [Door::Hooks, Door::Reader] {
+        for look in [
+            "git diff --stat",
+            "git diff > /dev/null",
+            "git status",
+            "git show",
+            "git diff | head -n 4",
+            "ls -l f",
+        ] {
+            let world = unfinished(door);
+            let red = Agent::new(&world, "red", door);
+            assert!(!runs(&red, look).contains("+unfinished"), "{look}");
+            for command in ["git checkout -q f", "rm f", "git commit -q -a -m x"] {
+                let what = format!("{door:?}, {look}, {command}");
+                assert_eq!(refused(&red.runs(command), &what), payload(&world), "{what}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_look_does_not_count_for_what_is_written_after_it() {
+    for door in DOORS {
+        let world = unfinished(door);
+        let red = Agent::new(&world, "red", door);
+        red.reads("f");
+        if door != Door::Transaction {
+            runs(&red, "git diff");
+        }
+        world.puts("f", "one\ntwo\nmore\n");
+        for command in ["git checkout -q f", "git stash -q", "rm f", "git commit -q -a -m x"] {
+            let what = format!("{door:?}, {command}");
+            let refusal = refused(&red.runs(command), &what);
+            assert_eq!(refusal["actual_hash"], hash("one\ntwo\nmore\n"), "{door:?}, {command}");
+            world.holds("f", "one\ntwo\nmore\n");
+        }
+    }
+}
+
+/// A tool that destroys what is in a file.
+type FileTool = (&'static str, fn(&World) -> Value);
+
+/// The payload of a refused call of the MCP server. Its report says whose work it is.
+fn of_mcp(world: &World, tool: &str, arguments: Value) -> Value {
+    let answer = Client::of(world, "red").call(tool, arguments);
+    let report: Value =
+        serde_json::from_str(answer["content"][0]["text"].as_str().unwrap()).unwrap_or_default();
+    let unfinished = &report["unfinished"];
+    assert_eq!(unfinished["agent"], "blue", "{answer}");
+    assert!(unfinished["since"].as_str().is_some_and(|since| since.ends_with('Z')), "{answer}");
+    answer["structuredContent"].clone()
+}
+
+fn of_command(world: &World, words: &[&str], stdin: &str) -> Value {
+    let command = [words, &["--agent", "red", "--json"]].concat();
+    let mut payload = world.tollgate(command).stdin(stdin).ends().is(1).json();
+    // `apply` has the payloads of all files, too.
+    payload.as_object_mut().unwrap().remove("all");
+    payload
+}
+
+const FILE_TOOLS: &[FileTool] = &[
+    ("write_file", |world| of_mcp(world, "write_file", json!({"path": "f", "content": "mine"}))),
+    ("write_files", |world| {
+        let changes = json!([{"path": "mine", "content": "x"}, {"path": "f", "content": "mine"}]);
+        of_mcp(world, "write_files", json!({"changes": changes}))
+    }),
+    ("delete_file", |world| of_mcp(world, "delete_file", json!({"path": "f"}))),
+    ("move_file", |world| of_mcp(world, "move_file", json!({"source": "f", "destination": "moved"}))),
+    ("write", |world| of_command(world, &["write", "f"], "mine")),
+    ("delete", |world| of_command(world, &["delete", "f"], "")),
+    ("move", |world| of_command(world, &["move", "f", "moved"], "")),
+    ("apply", |world| of_command(world, &["apply"], r#"[{"path": "f", "content": "mine"}]"#)),
+];
+
+#[test]
+fn a_file_tool_overwrites_no_work_that_its_agent_has_not_read() {
+    let mut wrong = Vec::new();
+    for (name, tool) in FILE_TOOLS {
+        let world = unfinished(Door::Transaction);
+        let before = shown(&world);
+        // Each call is an answer of its own, so a failed one must not hide the others.
+        let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| tool(&world)));
+        if found.as_ref().ok() != Some(&payload(&world)) || shown(&world) != before {
+            wrong.push(*name);
+        }
+    }
+    assert_eq!(wrong, Vec::<&str>::new());
+}
+
+#[test]
+fn a_file_tool_of_an_agent_program_overwrites_no_work_that_its_agent_has_not_read() {
+    for host in HOSTS {
+        let world = unfinished(Door::Reader);
+        let red = Program::new(&world, host, "red");
+        assert_eq!(red.writes("f", "mine\n").refused("STALE_FILE"), payload(&world), "{host}");
+        world.holds("f", TEXT);
+        red.reads("f").writes("f", "mine\n").ran();
+        world.holds("f", "mine\n");
+    }
+}
+
+#[test]
+fn a_file_tool_writes_what_is_committed_or_ignored() {
+    let world = checkout(Door::Hooks);
+    world.puts("debug.log", "x\n");
+    let red = Agent::new(&world, "red", Door::Hooks);
+    for file in ["f", "debug.log", "out/x", "new"] {
+        assert_eq!(red.writes(file, "mine\n").code, Some(0));
+    }
+    let mut client = Client::of(&world, "green");
+    client.done("write_file", json!({"path": "g", "content": "mine"}));
+}
+
+#[test]
+fn a_stash_of_another_agent_stays() {
+    let mut wrong = Vec::new();
+    for door in DOORS {
+        for command in [
+            "git stash drop -q",
+            "git stash drop -q stash@{0}",
+            "git stash pop -q",
+            "git stash clear",
+            "git stash branch topic",
+            "git update-ref -d refs/stash",
+        ] {
+            // Nobody reads this in a text.
+            if door == Door::Reader && command.contains("update-ref") {
+                continue;
+            }
+            let world = unfinished(door);
+            runs(&Agent::new(&world, "blue", door), "git stash -q");
+            let before = shown(&world);
+            let red = Agent::new(&world, "red", door);
+            let answer = red.runs(command);
+            if !answer.is_refused() || !answer.said.contains("`blue`") || shown(&world) != before {
+                wrong.push(format!("{door:?}, `{command}`: {}", answer.said));
+                continue;
+            }
+            // It may know that the stash is there.
+            runs(&red, "git stash list; git stash show -p > /dev/null");
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn an_agent_that_has_seen_a_stash_may_drop_it() {
+    for door in [Door::Hooks, Door::Reader] {
+        for command in ["git stash drop -q", "git stash pop -q", "git stash clear"] {
+            let world = unfinished(door);
+            runs(&Agent::new(&world, "blue", door), "git stash -q");
+            let red = Agent::new(&world, "red", door);
+            assert!(runs(&red, "git stash show -p").contains("unfinished"));
+            runs(&red, command);
+        }
+    }
+}
+
+#[test]
+fn a_commit_on_a_branch_that_somebody_else_has_switched_to_is_refused() {
+    for door in DOORS {
+        for (switch, commit) in [
+            ("git switch -q other", "git commit -q -a -m x"),
+            ("git switch -q -c topic", "git add mine && git commit -q -m x"),
+            ("git checkout -q HEAD~1", "git commit -q -m x mine"),
+        ] {
+            let world = checkout(door);
+            let red = Agent::new(&world, "red", door);
+            red.reads("mine");
+            assert_eq!(red.writes("mine", "more\n").code, Some(0));
+            world.script(switch).ends().is(0);
+            let before = shown(&world);
+            let what = format!("{door:?}, {switch}, {commit}");
+            let payload = refused(&red.runs(commit), &what);
+            assert_eq!(
+                (&payload["error_type"], &payload["file_path"]),
+                (&json!("STALE_FILE"), &json!(world.path(".git/HEAD"))),
+                "{door:?}, {switch}"
+            );
+            assert_eq!(shown(&world), before, "{door:?}, {switch}");
+            // In its next turn, the agent sees the branch.
+            red.begins();
+            runs(&red, commit);
+        }
+    }
+}
+
+/// A commit by somebody else on the same branch is no switch.
+#[test]
+fn a_commit_after_a_commit_of_somebody_else_is_made() {
+    for door in DOORS {
+        let world = checkout(door);
+        let red = Agent::new(&world, "red", door);
+        red.reads("mine");
+        assert_eq!(red.writes("mine", "more\n").code, Some(0));
+        world.script("echo more >> g && git commit -q -m theirs g && git branch topic").ends().is(0);
+        runs(&red, "git commit -q -a -m x");
+    }
+}
+
+#[test]
+fn an_agent_switches_when_the_others_are_done() {
+    for door in DOORS {
+        for command in [
+            "git switch -q other",
+            "git checkout -q -b topic",
+            "git rebase -q other",
+            "git reset -q --hard HEAD~1",
+        ] {
+            let world = checkout(door);
+            let (blue, red) = (Agent::new(&world, "blue", door), Agent::new(&world, "red", door));
+            assert_eq!(blue.writes("f", TEXT).code, Some(0));
+            runs(&blue, "git commit -q -a -m done");
+            // `blue` has an open turn with changes.
+            let answer = red.runs(command);
+            assert!(answer.is_refused() && answer.said.contains("`blue`"), "{door:?}, {command}: {answer:?}");
+            blue.leaves();
+            runs(&red, command);
+        }
+    }
+}
+
+/// An agent that has only looked does not hold the others up.
+#[test]
+fn an_agent_switches_beside_one_that_has_changed_nothing() {
+    for door in DOORS {
+        let world = checkout(door);
+        let (blue, red) = (Agent::new(&world, "blue", door), Agent::new(&world, "red", door));
+        blue.reads("f");
+        runs(&blue, "cat g; git status");
+        runs(&red, "git switch -q other && git switch -q main");
+    }
+}
+
+#[test]
+fn an_agent_does_not_write_in_another_worktree() {
+    let world = checkout(Door::Hooks);
+    world.script("git worktree add -q ../tree -b topic").ends().is(0);
+    let tree = world.tmp().join("tree");
+    let red = Agent::new(&world, "red", Door::Hooks);
+    red.reads("f");
+    let file = tree.join("f");
+    let payload = refused(&red.writes(file.to_str().unwrap(), "mine\n"), "a file tool");
+    assert_eq!(
+        (&payload["error_type"], &payload["resolution"]),
+        (&json!("OTHER_TREE"), &json!("STAY_IN_TREE"))
+    );
+    assert_eq!(fs::read_to_string(&file).unwrap(), COMMITTED);
+    let payload = refused(&red.runs(&format!("echo mine > {}", file.display())), "a command");
+    assert_eq!(payload["error_type"], "OTHER_TREE");
+}
+
+/// git locks its index only to write it.
+#[test]
+fn a_judgement_does_not_wait_for_a_lock_of_git() {
+    let world = unfinished(Door::Transaction);
+    world.puts(".git/index.lock", "");
+    let red = Agent::new(&world, "red", Door::Transaction);
+    assert_eq!(refused(&red.runs("rm f"), "rm f"), payload(&world));
+}
+
+/// A command without a turn belongs to what the agent knows from all its commands.
+#[test]
+fn an_agent_without_a_turn_is_refused_until_it_has_read_the_file() {
+    for command in ["rm f", "git stash -q", "git checkout -q f", "git commit -q -a -m x", "cp g f"] {
+        for look in [["read", "f"].as_slice(), &["run", "--", "cat", "f"]] {
+            let world = unfinished(Door::Transaction);
+            let red = |words: &[&str]| world.tollgate(words).env("TOLLGATE_AGENT", "red").ends();
+            let rm = ["run", "--agent", "red", "--", "sh", "-c", command];
+            assert_eq!(refused(&red(&rm).is(75).into(), command), payload(&world), "{command}");
+            world.holds("f", TEXT);
+            red(look).is(0);
+            red(&rm).is(0);
+        }
+    }
+}

@@ -174,9 +174,13 @@ impl WorkingTree {
 
     /// The hash of an object of git, as the file at this path would have it.
     pub fn content(&self, path: &Path, object: &str) -> Result<Digest> {
+        self.content_by(self.git_for_content()?, path, object)
+    }
+
+    /// What this call of git says about it.
+    pub fn content_by(&self, mut command: Command, path: &Path, object: &str) -> Result<Digest> {
         let mut as_path = OsString::from("--path=");
         as_path.push(path);
-        let mut command = self.git_for_content()?;
         command.args(["cat-file", "--filters"]).arg(as_path).arg(object);
         self.answer(&mut command, b"").map(|bytes| Digest::of(&bytes))
     }

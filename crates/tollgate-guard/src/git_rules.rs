@@ -103,7 +103,6 @@ fn commits(
     let state = now(&head);
     if let Some(known) = request.turn.get(&head)?.map(|sighting| sighting.baseline(Extent::Part))
         && known != state
-        && before.branch.is_some()
     {
         let stale = Stale { harm: Some(Harm::OtherBranch), ..Stale::new(known, state) };
         found.push((head, Reason::Stale(stale)));
@@ -123,6 +122,10 @@ fn commits(
         let entry = of_git(&repository.tree, Path::new("index").join(&path));
         let is_staged = staged.contains(&(path.clone(), committed.clone()));
         if is_staged && request.turn.has_seen(&entry, object_state(&committed))? {
+            continue;
+        }
+        // The first commit of a branch without a past may have what other branches have.
+        if before.commit.is_none() && repository.has_committed(&committed)? {
             continue;
         }
         let file = FilePath::trusted(repository.tree.top.join(&path));

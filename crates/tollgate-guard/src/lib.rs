@@ -44,6 +44,7 @@ mod root;
 pub mod run_folder;
 mod session;
 pub mod shared_turn;
+mod sighting;
 mod stage;
 mod state_folder;
 mod stripe_lock;

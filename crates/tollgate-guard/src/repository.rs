@@ -176,12 +176,16 @@ impl ChangedRepository {
         Ok(raw_changes(&self.tree.answer(&mut command, b"")?))
     }
 
+    /// Whether a commit of any branch has this object.
+    pub(crate) fn has_committed(&self, object: &str) -> Result<bool> {
+        let mut command = self.tree.git();
+        command.args(["log", "--all", "--format=%H", "-1"]).arg(format!("--find-object={object}"));
+        Ok(!self.tree.answer(&mut command, b"")?.is_empty())
+    }
+
     /// The hash of an object, as the file at this path would have it.
     pub(crate) fn content(&self, path: &Path, object: &str) -> Result<Digest> {
-        let mut command = self.git(Moment::After);
-        command.args(["cat-file", "blob", object]);
-        let _ = path;
-        self.tree.answer(&mut command, b"").map(|bytes| Digest::of(&bytes))
+        self.tree.content_by(self.git(Moment::After), path, object)
     }
 
     /// The stashes, as far as the log of the stash knows them.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::path::FilePath;
-use crate::turn::Sighting;
+use crate::sighting::Sighting;
 use tollgate_base::error::Result;
 
 /// What an agent knows beyond one turn, for the policy `unread = "known"` and for unfinished work: its last look at each file, and

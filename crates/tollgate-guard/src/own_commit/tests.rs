@@ -54,7 +54,7 @@ impl Repository {
 
     #[track_caller]
     fn git(&self, line: &str) -> String {
-        let output = Command::new("git").args(line.split(' ')).current_dir(&self.root).output().unwrap();
+        let output = Command::new("git").arg("-C").arg(&self.root).args(line.split(' ')).output().unwrap();
         assert!(output.status.success(), "git {line}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
     }
@@ -130,7 +130,7 @@ impl Repository {
     /// HEAD's file.
     fn head(&self, path: &str) -> String {
         let shown =
-            Command::new("git").arg("show").arg(format!("HEAD:{path}")).current_dir(&self.root).output();
+            Command::new("git").arg("-C").arg(&self.root).arg("show").arg(format!("HEAD:{path}")).output();
         String::from_utf8(shown.unwrap().stdout).unwrap()
     }
 

@@ -248,6 +248,7 @@ fn only_private_opens_state() {
         ("tollgate/src/credentials.rs", "the user's password file"),
         ("tollgate/src/tasks.rs", "the vault itself"),
         ("tollgate/src/worktree.rs", "files of git"),
+        ("tollgate-base/src/working_tree.rs", "files of git"),
     ];
     let words = [
         "fs::create_dir",

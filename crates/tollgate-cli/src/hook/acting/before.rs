@@ -27,6 +27,11 @@ use crate::replace::{FileAccess, make_folder};
 use crate::surroundings::Surroundings;
 use crate::words;
 
+/// Whether git keeps this file for itself.
+fn is_of_git(file: &FilePath) -> bool {
+    file.as_path().iter().any(|part| part == ".git")
+}
+
 impl Acting<'_> {
     /// Judges a call and reserves its files. A shell command may run through `tollgate run` instead, in one workspace.
     pub(in crate::hook) fn before(
@@ -154,9 +159,9 @@ impl Acting<'_> {
             };
             if path.as_path().is_dir() {
                 // A change of a folder changes all files in it that the turn has seen,
-                let inside =
-                    turn.files()?.into_iter().filter(|(file, _)| file.as_path().starts_with(path.as_path()));
-                inside.for_each(|(file, _)| add(&file, file.as_path(), None));
+                let mut inside = turn.files()?;
+                inside.retain(|(file, _)| file.as_path().starts_with(path.as_path()) && !is_of_git(file));
+                inside.into_iter().for_each(|(file, _)| add(&file, file.as_path(), None));
                 // and everything protected in it. git itself leaves its own files alone.
                 if !planned.by_git {
                     for file in workspace.protected_within(&path) {

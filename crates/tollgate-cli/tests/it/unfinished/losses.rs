@@ -68,8 +68,8 @@ const IN_GIT: &[Door] = &[Door::Transaction, Door::Hooks, Door::Reader];
 
 const SUBMODULE: &str = "git init -q ../lib && (cd ../lib && echo lib > l && git add l && git commit -q -m lib) \
                          && git submodule --quiet add ../lib sub && git commit -q -m sub";
-const CONFLICT: &str = "git switch -q other && echo elsewhere > f && git commit -q -a -m both && git switch -q main; \
-                        git merge -q other; true";
+const CONFLICT: &str = "git switch -q -c side HEAD~1 && echo elsewhere > f && git commit -q -a -m both && git switch -q main; \
+                        git merge -q side; true";
 const UNBORN: &str = "rm -rf .git && git init -q";
 
 const fn destroys(doors: &'static [Door], work: Work, command: &'static str) -> Case {
@@ -221,6 +221,9 @@ impl Case {
         for (file, text) in self.work {
             match &blue {
                 Some(blue) => {
+                    if world.path(file).exists() {
+                        blue.reads(file);
+                    }
                     let wrote = blue.writes(file, text);
                     assert_eq!(wrote.code, Some(0), "{}", wrote.said);
                 }
@@ -239,7 +242,7 @@ impl Case {
         let switches = self.kind == Switches || self.kind == SwitchesAndDestroys && owner == Owner::Blue;
         wrong.extend(self.unlike_a_refusal(&answer, door, owner));
         if !switches {
-            wrong.extend(self.without_details(&world, &answer, owner));
+            wrong.extend(self.without_details(&world, &answer, door, owner));
         }
         for (file, text) in self.work {
             let found = std::fs::read_to_string(world.path(file)).ok();
@@ -289,7 +292,7 @@ impl Case {
             }
         }
         let name = match owner {
-            Owner::Blue => "`blue`",
+            Owner::Blue => "blue",
             Owner::Person => "does not use tollgate",
         };
         if !answer.said.contains(name) {
@@ -302,7 +305,7 @@ impl Case {
     }
 
     /// What is missing in the payloads and in the ledger. Hooks that block a command have one payload, that of the first file.
-    fn without_details(&self, world: &World, answer: &Answer, owner: Owner) -> Vec<String> {
+    fn without_details(&self, world: &World, answer: &Answer, door: Door, owner: Owner) -> Vec<String> {
         let expected: Vec<Value> = self
             .work
             .iter()
@@ -314,12 +317,16 @@ impl Case {
         let mut wrong = Vec::new();
         let payloads = answer.payloads();
         let shown = if answer.code.is_none() { &expected[..1] } else { &expected[..] };
-        if payloads != shown {
+        // At the level of the gate, many programs give up at the first refused call.
+        let is_part = |found: &[Value], all: &[Value]| {
+            door == Door::Gate && !found.is_empty() && found.iter().all(|value| all.contains(value))
+        };
+        if payloads != shown && !is_part(&payloads, shown) {
             wrong.push(format!("the payloads are {}, not {}", json!(payloads), json!(shown)));
         }
         let lines = world.lines();
         let lines: Vec<Value> = lines.iter().filter(|line| line["agent"] == "red").map(recorded).collect();
-        let lines: Vec<&Value> = lines.iter().filter(|line| line[0] == "MUTATION_CONFLICT").collect();
+        let lines: Vec<Value> = lines.into_iter().filter(|line| line[0] == "MUTATION_CONFLICT").collect();
         let agent = match owner {
             Owner::Blue => json!("blue"),
             Owner::Person => Value::Null,
@@ -336,7 +343,7 @@ impl Case {
                 json!(["MUTATION_CONFLICT", file, baseline, current, "DENIED", "STALE_FILE", agent, true])
             })
             .collect();
-        if lines != expected.iter().collect::<Vec<_>>() {
+        if lines != expected && !is_part(&lines, &expected) {
             wrong.push(format!("the ledger has {}, not {}", json!(lines), json!(expected)));
         }
         wrong

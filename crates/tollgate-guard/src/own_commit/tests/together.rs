@@ -84,7 +84,7 @@ fn agents_and_a_person_who_commit_at_the_same_time_lose_nothing() {
                 repository.puts("p", &format!("{round}\n"));
                 let commit = || {
                     let mut command = Command::new("git");
-                    command.args(["commit", "-q", "-m", "person", "--", "p"]).current_dir(&repository.root);
+                    command.arg("-C").arg(&repository.root).args(["commit", "-q", "-m", "person", "--", "p"]);
                     command.output().unwrap().status.success()
                 };
                 while !commit() {}

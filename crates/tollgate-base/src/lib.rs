@@ -11,6 +11,7 @@ mod durability;
 pub mod error;
 pub mod event;
 pub mod file;
+mod git_settings;
 pub mod glob;
 pub mod ledger;
 pub mod lock;

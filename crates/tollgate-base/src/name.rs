@@ -87,6 +87,21 @@ checked! {
     Agent, "a valid agent name", check_name
 }
 
+impl Agent {
+    /// Whether both are agents of one session: a main agent and its subagents, whose names have a suffix of six hex digits.
+    pub fn is_same_session(&self, other: &Self) -> bool {
+        let main = |name: &Self| {
+            let is_suffix = |text: &str| text.len() == 6 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+            name.0
+                .rsplit_once('.')
+                .filter(|(_, suffix)| is_suffix(suffix))
+                .map_or(&*name.0, |(main, _)| main)
+                .to_owned()
+        };
+        main(self) == main(other)
+    }
+}
+
 checked! {
     /// One stretch of an agent's work, from a request to its answer. Hosts may choose their own ids.
     TurnId, "a valid turn id", check_name, "t-"

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::durability::Durability;
 use crate::error::{Fault, Result};
+pub use crate::git_settings::{CommitRule, GitSettings};
 use crate::name::Agent;
 pub use crate::notify_settings::{NoticeKind, NotifySettings};
 pub use crate::store_choice::StoreChoice;
@@ -30,6 +31,8 @@ pub struct Settings {
     pub guard: GuardSettings,
     /// How long replaced bytes are kept, and how many.
     pub recovery: RecoverySettings,
+    /// What agents may do with git.
+    pub git: GitSettings,
     /// The ledger.
     pub ledger: LedgerSettings,
     /// The tasks.
@@ -44,8 +47,6 @@ pub struct Settings {
     pub hooks: HookSettings,
     /// How commands run.
     pub run: RunSettings,
-    /// Commits in git.
-    pub git: GitSettings,
     /// Whom to tell when something needs a person.
     pub notify: NotifySettings,
 }
@@ -70,6 +71,8 @@ pub struct GuardSettings {
     pub mode: GuardMode,
     /// Whether an agent may write files that it has not read in the turn.
     pub unread: Unread,
+    /// Whether an agent may destroy unfinished work that it has not seen.
+    pub unfinished: Unfinished,
     /// Whether an acknowledged write survives a power failure.
     pub durability: Durability,
     /// How long a write waits until other programs have closed the file.
@@ -93,6 +96,7 @@ impl Default for GuardSettings {
         Self {
             mode: GuardMode::default(),
             unread: Unread::default(),
+            unfinished: Unfinished::default(),
             durability: Durability::default(),
             // An editor holds a file open for a few milliseconds while it saves; a second covers a slow one.
             quiet_wait: Wait(Duration::from_secs(1)),
@@ -206,14 +210,6 @@ pub enum ShellCommands {
     Transaction,
 }
 
-/// `[git]`
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct GitSettings {
-    /// Whether the commits of `tollgate commit` name the agent in a trailer.
-    pub commit_trailers: bool,
-}
-
 /// `[log]`
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -267,6 +263,19 @@ pub enum Unread {
     /// The file is compared with what the agent knew in earlier turns of the session. If it knew nothing, it may write.
     Known,
     /// It may not, unless the write creates the file.
+    Refuse,
+}
+
+/// Whether an agent may destroy unfinished work that it has not seen: bytes that are in no commit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Unfinished {
+    /// It may.
+    #[default]
+    Allow,
+    /// It may, and the ledger records it.
+    Note,
+    /// It may not.
     Refuse,
 }
 

@@ -11,7 +11,7 @@ use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use bstr::ByteSlice;
@@ -139,6 +139,7 @@ fn changed(found: &Metadata) -> SystemTime {
 mod tests {
     use std::fs::Permissions;
     use std::os::unix::fs::PermissionsExt;
+    use std::path::PathBuf;
     use std::process::Command;
 
     use super::*;

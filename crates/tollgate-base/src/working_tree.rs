@@ -2,15 +2,19 @@
 //!
 //! The repository may be a stranger's, so our questions run nothing that its configuration names, take no lock and write nothing.
 
-use std::ffi::OsStr;
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use bstr::ByteSlice;
+
+use crate::digest::Digest;
 use crate::error::{Fault, Result};
-use crate::program::run_with_input;
+use crate::program::{ProgramEnd, run_with_input};
 
 /// The longest time for an answer of git. If it takes longer, the disk is broken.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -101,15 +105,105 @@ impl WorkingTree {
 
     /// What a call of [`Self::git`] prints. A fault if it fails.
     pub fn answer(&self, command: &mut Command, input: &[u8]) -> Result<Vec<u8>> {
-        let failed = |what: &dyn std::fmt::Display| {
-            Fault::invalid(format!("git says nothing about `{}`: {what}", self.top.display()))
-        };
-        command.stdout(Stdio::piped()).stderr(Stdio::null());
-        match run_with_input(command, input, PATIENCE) {
-            Ok(Some(ended)) if ended.status.success() => Ok(ended.output),
-            Ok(Some(ended)) => Err(failed(&ended.status)),
-            Ok(None) => Err(failed(&"it took too long")),
-            Err(error) => Err(failed(&error)),
+        let ended = self.end_of(command, input)?;
+        match ended.status.success() {
+            true => Ok(ended.output),
+            false => Err(self.silent(&ended.status)),
         }
     }
+
+    /// Whether a call of [`Self::git`] that only answers by its exit status says yes.
+    pub fn agrees(&self, command: &mut Command) -> Result<bool> {
+        Ok(self.end_of(command, b"")?.status.success())
+    }
+
+    fn end_of(&self, command: &mut Command, input: &[u8]) -> Result<ProgramEnd> {
+        match run_with_input(command.stdout(Stdio::piped()).stderr(Stdio::null()), input, PATIENCE) {
+            Ok(Some(ended)) => Ok(ended),
+            Ok(None) => Err(self.silent(&"it took too long")),
+            Err(error) => Err(self.silent(&error)),
+        }
+    }
+
+    fn silent(&self, why: &dyn std::fmt::Display) -> Fault {
+        Fault::invalid(format!("git says nothing about `{}`: {why}", self.top.display()))
+    }
+
+    /// The same call, for questions about the content of files: without the filters of the repository's own configuration, which are
+    /// commands. Those of the user, such as git-lfs, work.
+    fn git_for_content(&self) -> Result<Command> {
+        const FILTERS: &str = r"^filter\..*\.(clean|smudge|process|required)$";
+        let mut command = self.git();
+        for scope in ["--local", "--worktree"] {
+            let mut asked = self.git();
+            asked.args(["config", scope, "--includes", "--name-only", "-z", "--get-regexp", FILTERS]);
+            // It fails if there are none.
+            for key in
+                self.end_of(&mut asked, b"")?.output.split(|byte| *byte == 0).filter(|key| !key.is_empty())
+            {
+                let mut setting = OsString::from_vec(key.to_vec());
+                setting.push("=");
+                command.arg("-c").arg(setting);
+            }
+        }
+        Ok(command)
+    }
+
+    /// The files with bytes that are not those of HEAD, and those that git neither tracks nor ignores, with the object of the version
+    /// in HEAD. Only these, if some are given. Paths are relative to the root of the tree.
+    pub fn unfinished(&self, only: &[&PathBuf]) -> Result<HashMap<PathBuf, Option<String>>> {
+        let mut command = self.git_for_content()?;
+        command.args(["status", "--porcelain=v2", "-z", "--no-renames", "--untracked-files=all"]);
+        command.args(["--ignore-submodules=all", "--"]).args(only);
+        let output = self.answer(&mut command, b"")?;
+        Ok(output.split(|byte| *byte == 0).filter_map(unfinished_file).collect())
+    }
+
+    /// The lines that a file adds to its version in HEAD, and those that it removes, each behind its sign.
+    pub fn changed_lines(&self, path: &Path) -> Result<String> {
+        let mut command = self.git_for_content()?;
+        command.args(["diff", "--no-ext-diff", "--no-textconv", "--no-color", "-U0", "HEAD", "--"]).arg(path);
+        let diff = self.answer(&mut command, b"")?;
+        let hunks = diff.to_str_lossy();
+        let lines = hunks
+            .lines()
+            .skip_while(|line| !line.starts_with("@@"))
+            .filter(|line| line.starts_with(['+', '-']));
+        Ok(lines.map(|line| line.to_owned() + "\n").collect())
+    }
+
+    /// The hash of an object of git, as the file at this path would have it.
+    pub fn content(&self, path: &Path, object: &str) -> Result<Digest> {
+        let mut as_path = OsString::from("--path=");
+        as_path.push(path);
+        let mut command = self.git_for_content()?;
+        command.args(["cat-file", "--filters"]).arg(as_path).arg(object);
+        self.answer(&mut command, b"").map(|bytes| Digest::of(&bytes))
+    }
+
+    /// Whether git has the bytes of this file, as a version of the file at this path or of any other.
+    pub fn has(&self, path: &Path, file: &Path) -> Result<bool> {
+        let mut as_path = OsString::from("--path=");
+        as_path.push(path);
+        let object = self.answer(self.git_for_content()?.arg("hash-object").arg(as_path).arg(file), b"")?;
+        let object = OsStr::from_bytes(object.trim_ascii());
+        self.agrees(self.git().args(["cat-file", "-e"]).arg(object))
+    }
+}
+
+/// A file in the status of a tree, and the object of the version in HEAD.
+fn unfinished_file(entry: &[u8]) -> Option<(PathBuf, Option<String>)> {
+    let path = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
+    let (kind, rest) = entry.split_once_str(" ")?;
+    // The number of words before the path, and the place of the object in HEAD: of a conflict, our side.
+    let (words, object) = match kind {
+        b"?" => return Some((path(rest), None)),
+        b"1" => (7, 5),
+        b"u" => (9, 7),
+        _ => return None,
+    };
+    let parts: Vec<&[u8]> = rest.splitn_str(words + 1, " ").collect();
+    let object = parts.get(object)?.to_str().ok()?;
+    let is_there = object.bytes().any(|digit| digit != b'0');
+    Some((path(parts.get(words)?), is_there.then(|| object.to_owned())))
 }

@@ -39,11 +39,11 @@ struct HandledClaim {
     agent: Agent,
     shown: Value,
     /// What keeps the claim alive. `None` once the claim has ended.
-    kept: Mutex<Option<Kept>>,
+    kept: Mutex<Option<ClaimKeeper>>,
 }
 
 /// What keeps a claim alive.
-struct Kept {
+struct ClaimKeeper {
     _lock: Option<ClaimLock>,
     /// The heartbeat stops when this is dropped.
     _heartbeat: Option<Sender<()>>,
@@ -76,7 +76,7 @@ impl ClaimHandle {
             // A lease is the owner's own to renew.
             ClaimKind::Leased => None,
         };
-        let kept = Mutex::new(Some(Kept { _lock: lock, _heartbeat: heartbeat }));
+        let kept = Mutex::new(Some(ClaimKeeper { _lock: lock, _heartbeat: heartbeat }));
         let open = OpenClaim::new(fence, task.clone(), claim.id.clone());
         let (id, agent) = (claim.id, claim.agent);
         let process = OwnProcess::now();

@@ -8,7 +8,6 @@
 //! Unlike the library, this crate reads the environment: a program that imports tollgate must be held to what the command
 //! `tollgate` is held to in the same place.
 
-mod changes;
 mod claim_handle;
 mod environment;
 mod failure;

@@ -8,16 +8,17 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, json};
+use tollgate::change_list::{ListedChange, changes};
 use tollgate::commit::AppliedChange;
+use tollgate::edit::Edit;
 use tollgate::error::Fault;
 use tollgate::fence::{LostClaim, WriteFence, first_lost};
 use tollgate::gate::Gate;
-use tollgate::guard::Outcome;
+use tollgate::guard::{Expected, Outcome};
 use tollgate::name::Agent;
 use tollgate::part::Part;
 use tollgate::turn::{Session, Turn, TurnState};
 
-use crate::changes::{changes, edit, expected};
 use crate::failure::{Answered, CallFailure, done};
 use crate::open_claim::OpenClaim;
 use crate::own_process::OwnProcess;
@@ -133,8 +134,9 @@ impl TurnHandle {
         all: bool,
         expect: Option<&str>,
     ) -> Answered<Value> {
-        let (edits, expected) = (vec![edit(old, new, all)], expected(expect)?);
-        self.change(|gate, turn| gate.edit(turn, path, edits, expected))
+        let expected = expected(expect)?;
+        let edit = if all { Edit::all(old, new) } else { Edit::once(old, new) };
+        self.change(|gate, turn| gate.edit(turn, path, vec![edit], expected))
     }
 
     /// Deletes a file.
@@ -151,7 +153,10 @@ impl TurnHandle {
 
     /// Makes all of these changes or none. The list has the JSON of `tollgate apply`.
     pub fn apply(&self, list: Value) -> Answered<Value> {
-        let changes = changes(list)?;
+        let listed: Vec<ListedChange> = serde_json::from_value(list)
+            .map_err(|error| CallFailure::invalid(format!("this is not a list of changes: {error}")))?;
+        let changes =
+            changes(listed).map_err(|unclear| Fault::invalid_with_hint(unclear.what, unclear.hint))?;
         let applied = self.with(|gate, turn| done(gate.apply(turn, changes)))?;
         lock(&self.0.running).changed = true;
         Ok(applied.iter().map(AppliedChange::json).collect())
@@ -205,6 +210,13 @@ fn fence(claims: Arc<Mutex<Vec<OpenClaim>>>) -> WriteFence {
         let mut claims = lock(&claims);
         claims.retain(OpenClaim::is_open);
         first_lost(claims.iter().map(OpenClaim::fenced))
+    })
+}
+
+/// What must be on disk: a hash, `absent`, or what the turn knows.
+fn expected(text: Option<&str>) -> Answered<Expected> {
+    text.map_or(Ok(Expected::Baseline), |text| {
+        text.parse().map_err(|what: String| CallFailure::invalid(what))
     })
 }
 

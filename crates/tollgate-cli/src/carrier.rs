@@ -1,7 +1,9 @@
 //! `tollgate carry`: the process that the front of a run starts for a call through its door. It becomes `tollgate` with the arguments
 //! and the streams of the caller, and the environment of the front.
 //!
-//! It knows for which agent it works, and that no person is there, because the front tells it and not the command.
+//! It knows for which agent it works, and that no person is there, because the front tells it and not the command. Any program in
+//! the run can call at the door, so it carries out only what `tollgate` there would ask for: another call, such as
+//! `run`, would execute a command outside of the run.
 //!
 //! The call is not in the command line that people see: `main` recognises it before clap parses anything.
 
@@ -47,12 +49,16 @@ pub(crate) fn is_carrier(mut words: impl Iterator<Item = OsString>) -> bool {
     words.nth(1).is_some_and(|word| word == CARRY) && words.next().is_none() && Surroundings::is_set(CARRIED)
 }
 
-/// Receives the call, and becomes the process that carries it out. Returns only if that fails.
-pub(crate) fn become_called() -> ExitCode {
+/// Receives the call, and becomes the process that carries it out. Returns only if that fails, or if the call is not one of those that
+/// are carried out.
+pub(crate) fn become_called(is_carried: impl Fn(&[OsString]) -> bool) -> ExitCode {
     let called = || {
         let door = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
         let (call, [stdin, stdout, stderr]) = door::receive(&door)?;
         drop(door);
+        if !is_carried(&call.arguments) {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
         let mut command = Command::new(Surroundings::look().program);
         let passed = call.variables.iter().filter(|(name, _)| PASSED.iter().any(|passed| name == passed));
         command.args(&call.arguments).envs(passed.map(|(name, value)| (name, value)));

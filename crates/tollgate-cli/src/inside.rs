@@ -6,13 +6,14 @@
 use std::env;
 use std::ffi::OsString;
 use std::io;
+use std::iter;
 use std::process::ExitCode;
 
-use tollgate_run::RunLevel;
+use clap::Parser;
 use tollgate_run::door::{self, CarriedCall};
 
 use crate::carrier::PASSED;
-use crate::command::{Command as Called, InRun};
+use crate::command::{Arguments, Command as Called, RunAccess};
 use crate::error::CliError;
 use crate::invocation::Invocation;
 
@@ -34,17 +35,19 @@ pub(crate) fn pass(invocation: &Invocation, command: &Called) -> Result<Passage,
             format!("run it with `--agent {own}`"),
         ));
     }
-    let Some(level) = invocation.surroundings().run else { return Ok(Passage::Here) };
-    match (command.in_run(), level) {
-        (InRun::Here | InRun::OnView, _) => Ok(Passage::Here),
-        (InRun::Never, _) => Err(CliError::usage(
+    if invocation.surroundings().run.is_none() {
+        return Ok(Passage::Here);
+    }
+    match command.in_run() {
+        RunAccess::Here | RunAccess::OnView => Ok(Passage::Here),
+        RunAccess::Never => Err(CliError::usage(
             "this command does not work inside `tollgate run`",
             "run it outside, or ask a person to run it in their own terminal",
         )),
-        (InRun::Carried, level) => match carry(invocation) {
+        RunAccess::Carried => match carry(invocation) {
             Ok(code) => Ok(Passage::Carried(code.into())),
-            // A sandbox forbids sockets. The filter lets tollgate change its state.
-            Err(_) if level == RunLevel::Gate => Ok(Passage::Here),
+            // The filter lets tollgate change its state.
+            Err(_) if tollgate_run::is_without_door() => Ok(Passage::Here),
             Err(error) => Err(CliError::usage(
                 format!(
                     "the process in front of this run, which alone can change tasks and state, cannot be reached: {error}"
@@ -54,6 +57,12 @@ pub(crate) fn pass(invocation: &Invocation, command: &Called) -> Result<Passage,
             )),
         },
     }
+}
+
+/// Whether the front carries out a call with these arguments. `main` recognises some calls before clap does; clap knows none of them.
+pub(crate) fn is_carried(arguments: &[OsString]) -> bool {
+    let words = iter::once(OsString::new()).chain(arguments.iter().cloned());
+    Arguments::try_parse_from(words).is_ok_and(|call| call.command.in_run() == RunAccess::Carried)
 }
 
 fn carry(invocation: &Invocation) -> io::Result<u8> {

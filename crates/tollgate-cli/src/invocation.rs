@@ -19,7 +19,7 @@ use tollgate::git_config;
 use tollgate::ledger::Ledger;
 use tollgate::name::{Agent, TurnId};
 use tollgate::protected::Protected;
-use tollgate::settings::{LedgerSettings, Settings, Unread};
+use tollgate::settings::{LedgerSettings, Settings, Unfinished, Unread};
 use tollgate::shared_turn::Leaves;
 use tollgate::tasks::{StoreLogin, open_workspace, workspace_id};
 use tollgate::turn::{Session, Turn, TurnState};
@@ -338,7 +338,7 @@ impl Invocation {
 
     /// What this agent knew in earlier turns and commands, if the settings ask for it.
     pub(crate) fn session(&self, gate: &Gate, agent: &Agent) -> Result<Session, Fault> {
-        match gate.workspace().settings().guard.unread.into() {
+        match (&gate.workspace().settings().guard).into() {
             _ if self.inner_state().is_some() => Ok(Session::default()),
             Leaves::Known => self.new_turns()?.session(agent),
             Leaves::Nothing => Ok(Session::default()),
@@ -357,6 +357,7 @@ where
 /// Settings for files in the view of a run, whose commit compares them with what the agent knows.
 fn judged_later(mut settings: Settings) -> Settings {
     settings.guard.unread = Unread::Allow;
+    settings.guard.unfinished = Unfinished::Allow;
     settings
 }
 

@@ -54,7 +54,7 @@ fn main() -> ExitCode {
         return warden::run();
     }
     if carrier::is_carrier(std::env::args_os()) {
-        return carrier::become_called();
+        return carrier::become_called(inside::is_carried);
     }
     completions::answer_a_shell(Arguments::command);
     let Arguments { global, command } = match Arguments::try_parse() {

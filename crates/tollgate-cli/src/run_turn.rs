@@ -95,6 +95,10 @@ impl TurnState for RunTurn {
     }
 
     fn update(&self, path: &FilePath, change: &mut SightingChange<'_>) -> Result<(), Fault> {
+        if path.as_path().iter().any(|part| part == ".git") {
+            // The record does not say what a command did with git. If the folder of the turn is read-only, git's is, too.
+            let _ = self.turn().update(path, change);
+        }
         let before = self.before(path)?;
         self.learned.update(path, &mut |learned| change(learned.or(before)))
     }

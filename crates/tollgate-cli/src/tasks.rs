@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use tollgate::error::{At, Result};
 use tollgate::settings::StoreChoice;
 use tollgate::tasks::{self, Observer, StoreLogin, TaskOptions, VaultHome, check_store};
-use tollgate::vault::checkup::Synced;
+use tollgate::vault::checkup::SyncRound;
 use tollgate::vault::view::{FolderView, Maintainer, Notice, ViewOptions};
 use tollgate::workspace::{STATE_FOLDER, Workspace, read_settings};
 
@@ -39,7 +39,7 @@ impl Deref for LoggedVault {
 
 impl LoggedVault {
     /// Synchronises once with the remote, if there is one.
-    pub(crate) fn sync(&self) -> Result<Option<Synced>> {
+    pub(crate) fn sync(&self) -> Result<Option<SyncRound>> {
         self.vault.store().sync()
     }
 

@@ -12,7 +12,7 @@ use tollgate_vault::checkup::Finding;
 use crate::call_error::CallError;
 use crate::client::MEMBERS;
 use crate::lines::KEEP;
-use crate::message::{Act, KeyValue, MembersAnswer, Range};
+use crate::message::{KeyValue, MembersAnswer, Range, TxnOperation};
 use crate::node_failure::{NodeFailure, NodeResult};
 use crate::node_report::{NodeReport, each_node};
 use crate::readers::LedgerReader;
@@ -77,7 +77,7 @@ impl SharedStore {
     fn may_write(&self) -> Finding {
         let written = random_id().and_then(|id| {
             let key = self.layout.probe(&id);
-            for act in [Act::put(&key, b"?"), Act::delete(&key)] {
+            for act in [TxnOperation::put(&key, b"?"), TxnOperation::delete(&key)] {
                 self.act(vec![act])?;
             }
             self.check_format()

@@ -20,8 +20,8 @@ use ureq::unversioned::transport::DefaultConnector;
 use crate::addresses::NodeAddresses;
 use crate::call_error::{CallError, CallResult};
 use crate::message::{
-    LeaseAnswer, MembersAnswer, Range, RangeAnswer, Streamed, TokenAnswer, Txn, TxnAnswer, VersionAnswer,
-    encoded,
+    LeaseAnswer, MembersAnswer, Range, RangeAnswer, StreamMessage, TokenAnswer, Txn, TxnAnswer,
+    VersionAnswer, encoded,
 };
 use crate::node_failure::{NodeFailure, NodeResult, code, lost, may_pass, said, unsent};
 use crate::tls::{Login, tls};
@@ -121,7 +121,7 @@ impl Client {
         self.range_within(range, self.deadline)
     }
 
-    /// The same, with a deadline of its own.
+    /// Looks at many keys, in one answer, before this deadline.
     pub(crate) fn range_within(&self, range: &Range, deadline: Duration) -> CallResult<RangeAnswer> {
         // Before a node begins to answer, it looks at all keys and sorts them.
         let begin = if range.created_since.is_some() { PER_NODE.max(deadline / 2) } else { PER_NODE };
@@ -146,7 +146,7 @@ impl Client {
     /// Keeps a lease alive for its whole time. If it was alive: the term of the leader, as the node knew it before.
     pub(crate) fn keep_alive(&self, lease: i64, deadline: Duration) -> CallResult<Option<i64>> {
         let body = json!({ "ID": lease.to_string() });
-        let Streamed { result: answer }: Streamed<LeaseAnswer> =
+        let StreamMessage { result: answer }: StreamMessage<LeaseAnswer> =
             self.call("/v3/lease/keepalive", &body, deadline)?;
         Ok((answer.ttl > 0).then_some(answer.header.raft_term))
     }
@@ -168,7 +168,7 @@ impl Client {
         self.call_within(path, body, deadline, PER_NODE)
     }
 
-    /// The same; a node must begin to answer within this time.
+    /// Calls the nodes until one answers. Each must begin to answer within the time `begin`.
     fn call_within<T: DeserializeOwned>(
         &self,
         path: &str,

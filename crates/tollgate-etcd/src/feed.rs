@@ -15,7 +15,7 @@ use tollgate_vault::State;
 use tollgate_vault::store::{Hint, TaskSummary};
 
 use crate::client::{MAX_ANSWER, WATCH};
-use crate::message::{Range, Streamed, WatchAnswer};
+use crate::message::{Range, StreamMessage, WatchAnswer};
 use crate::shared_store::SharedStore;
 use crate::tasks_of_name::CachedTask;
 use crate::view::View;
@@ -141,7 +141,9 @@ fn follow(store: &Weak<SharedStore>, mut lines: impl BufRead) -> WatchEnd {
             Err(_) => return WatchEnd::Failed,
         }
         let Some(shared) = store.upgrade() else { return WatchEnd::OfItself };
-        let Ok(Streamed { result: answer }) = serde_json::from_slice::<Streamed<WatchAnswer>>(&line) else {
+        let Ok(StreamMessage { result: answer }) =
+            serde_json::from_slice::<StreamMessage<WatchAnswer>>(&line)
+        else {
             return WatchEnd::Failed;
         };
         match (answer.canceled, answer.compact_revision) {

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use tollgate_base::error::{Fault, Result};
 
 use crate::layout::FORMAT;
-use crate::message::{Act, Condition, Txn};
+use crate::message::{Condition, Txn, TxnOperation};
 use crate::shared_store::SharedStore;
 
 impl SharedStore {
@@ -17,8 +17,8 @@ impl SharedStore {
         let key = self.layout.format();
         let found = self.called(self.client.txn(&Txn {
             compare: vec![Condition::absent(&key)],
-            success: vec![Act::put(&key, FORMAT.to_string())],
-            failure: vec![Act::get(&key)],
+            success: vec![TxnOperation::put(&key, FORMAT.to_string())],
+            failure: vec![TxnOperation::get(&key)],
         }))?;
         if !found.succeeded {
             let format = found.found().flatten().next().unwrap_or_default();

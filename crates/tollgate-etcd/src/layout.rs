@@ -31,7 +31,7 @@ use tollgate_base::name::{ClaimId, StepId};
 use tollgate_base::task::TaskName;
 use tollgate_vault::event::Entry;
 use tollgate_vault::state::Slot;
-use tollgate_vault::store::Landed;
+use tollgate_vault::store::TaskAfterStep;
 use tollgate_vault::{ClaimRecord, State};
 
 /// The number of this layout.
@@ -239,9 +239,9 @@ pub(crate) struct LineValue {
 }
 
 impl LineValue {
-    pub(crate) fn landed(&self) -> Option<Landed> {
+    pub(crate) fn landed(&self) -> Option<TaskAfterStep> {
         let (task, slot) = self.landed.clone()?;
-        Some(Landed { task, slot, path: None })
+        Some(TaskAfterStep { task, slot, path: None })
     }
 }
 

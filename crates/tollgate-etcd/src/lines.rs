@@ -17,7 +17,7 @@ use tollgate_vault::figures::Tally;
 
 use crate::layout::{LineValue, read, write};
 use crate::line_place::{LinePlace, LineSums};
-use crate::message::{Act, Condition, KeyValue, Range, Txn};
+use crate::message::{Condition, KeyValue, Range, Txn, TxnOperation};
 use crate::shared_store::SharedStore;
 
 /// How many lines the engine keeps: some days of a busy team, in some ten megabytes.
@@ -57,7 +57,7 @@ impl SharedStore {
 
     /// What the removed lines add up to, and the revision of that statement.
     pub(crate) fn tally(&self) -> Result<(i64, LineSums)> {
-        let found = self.act(vec![Act::get(self.layout.tally())])?;
+        let found = self.act(vec![TxnOperation::get(self.layout.tally())])?;
         match found.found().flatten().next() {
             Some(kv) => Ok((kv.mod_revision, read(&kv.value)?)),
             None => Ok((0, LineSums::default())),
@@ -103,7 +103,7 @@ impl SharedStore {
                 write(&LineValue { machine: self.machine.clone(), landed: None, events: events.to_vec() })?;
             let txn = Txn {
                 compare: vec![Condition::absent(&line)],
-                success: vec![Act::put(&line, value)],
+                success: vec![TxnOperation::put(&line, value)],
                 failure: Vec::new(),
             };
             // If the condition does not hold, an earlier try was carried out, and its answer was lost.
@@ -142,7 +142,7 @@ impl SharedStore {
         self.lines_within(revision, limit, self.client.deadline)
     }
 
-    /// The same, with a deadline of its own.
+    /// The first lines from a revision on, before this deadline, and whether there are more.
     pub(crate) fn lines_within(
         &self,
         revision: i64,

@@ -16,7 +16,7 @@ use tollgate_base::name::ClaimId;
 use tollgate_vault::Claim;
 
 use crate::call_error::CallResult;
-use crate::message::{Act, Condition, KeyValue, Txn};
+use crate::message::{Condition, KeyValue, Txn, TxnOperation};
 use crate::process_lease::{TERM_BITS, term_of};
 use crate::shared_store::SharedStore;
 
@@ -52,8 +52,8 @@ impl SharedStore {
         self.client.grant(for_ended, REMEMBERED)?;
         let absent = [&self.layout.process(lease), &grace, &ended].map(Condition::absent);
         let success = vec![
-            Act::put_leased(&grace, &self.machine, for_grace),
-            Act::put_leased(&ended, &self.machine, for_ended),
+            TxnOperation::put_leased(&grace, &self.machine, for_grace),
+            TxnOperation::put_leased(&ended, &self.machine, for_ended),
         ];
         let answer = self.client.txn(&Txn { compare: absent.to_vec(), success, failure: Vec::new() })?;
         if answer.succeeded {
@@ -84,7 +84,7 @@ impl SharedStore {
 
     /// These keys, as the engine has them at one moment.
     fn keys<const COUNT: usize>(&self, keys: [String; COUNT]) -> Result<[Option<KeyValue>; COUNT]> {
-        let mut found = self.act(keys.iter().map(Act::get).collect())?.found();
+        let mut found = self.act(keys.iter().map(TxnOperation::get).collect())?.found();
         Ok(keys.map(|_| found.next().and_then(|mut kvs| kvs.pop())))
     }
 }

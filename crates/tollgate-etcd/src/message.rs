@@ -113,7 +113,7 @@ pub(crate) struct LeaseAnswer {
 
 /// What a stream of answers consists of. An error has no result.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Streamed<T> {
+pub(crate) struct StreamMessage<T> {
     pub(crate) result: T,
 }
 
@@ -223,9 +223,9 @@ impl Condition {
 /// One act of a transaction.
 #[derive(Debug, Clone, Serialize)]
 #[serde(transparent)]
-pub(crate) struct Act(Value);
+pub(crate) struct TxnOperation(Value);
 
-impl Act {
+impl TxnOperation {
     pub(crate) fn put(key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Self {
         Self(json!({ "request_put": { "key": encoded(key), "value": encoded(value) } }))
     }
@@ -254,8 +254,8 @@ impl Act {
 #[derive(Debug, Clone, Default, Serialize)]
 pub(crate) struct Txn {
     pub(crate) compare: Vec<Condition>,
-    pub(crate) success: Vec<Act>,
-    pub(crate) failure: Vec<Act>,
+    pub(crate) success: Vec<TxnOperation>,
+    pub(crate) failure: Vec<TxnOperation>,
 }
 
 /// The first key after all that begin with `prefix`, which ends with a plain ASCII character.
@@ -328,7 +328,7 @@ mod tests {
         assert!(missing.kvs.is_empty() && !missing.more);
         let watched =
             r#"{"result":{"header":{},"events":[{"type":"DELETE","kv":{"key":"YQ==","mod_revision":"9"}}]}}"#;
-        let watched: Streamed<WatchAnswer> = serde_json::from_str(watched).unwrap();
+        let watched: StreamMessage<WatchAnswer> = serde_json::from_str(watched).unwrap();
         assert_eq!(watched.result.events[0].kind, "DELETE");
     }
 }

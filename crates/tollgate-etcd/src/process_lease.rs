@@ -21,7 +21,7 @@ use tollgate_vault::state::Slot;
 use crate::call_error::{CallError, CallResult};
 use crate::client::Client;
 use crate::layout::Layout;
-use crate::message::{Act, Condition, KeyValue, Txn, TxnAnswer};
+use crate::message::{Condition, KeyValue, Txn, TxnAnswer, TxnOperation};
 
 /// The longest term of a lease, however long leased claims last. The tasks of a machine that dies come back after twice this
 /// time, or three times if the leader dies as well.
@@ -43,7 +43,7 @@ pub(crate) struct ProcessLease {
 }
 
 /// What a renewal shows.
-pub(crate) struct Renewed {
+pub(crate) struct Renewal {
     /// The lease.
     pub(crate) lease: u64,
     /// What the acts have found.
@@ -94,7 +94,7 @@ impl ProcessLease {
         {
             return Ok(lease);
         }
-        if let Some(Renewed { lease, .. }) = self.renew(client, layout, Vec::new())? {
+        if let Some(Renewal { lease, .. }) = self.renew(client, layout, Vec::new())? {
             return Ok(lease.cast_signed());
         }
         let mut shared = self.shared();
@@ -106,7 +106,10 @@ impl ProcessLease {
         let lease = with_term(new_lease_id().map_err(CallError::Unsent)?, self.term);
         client.grant(lease, self.term)?;
         let key = layout.process(lease.cast_unsigned());
-        client.txn(&Txn { success: vec![Act::put_leased(key, &self.machine, lease)], ..Txn::default() })?;
+        client.txn(&Txn {
+            success: vec![TxnOperation::put_leased(key, &self.machine, lease)],
+            ..Txn::default()
+        })?;
         shared.lease = Some((lease, asked));
         Ok(lease)
     }
@@ -116,8 +119,8 @@ impl ProcessLease {
         &self,
         client: &Client,
         layout: &Layout,
-        acts: Vec<Act>,
-    ) -> CallResult<Option<Renewed>> {
+        acts: Vec<TxnOperation>,
+    ) -> CallResult<Option<Renewal>> {
         let Some((lease, _)) = self.shared().lease else { return Ok(None) };
         let asked = millis_since_boot();
         let found = self.prove(client, layout, lease, acts)?;
@@ -126,7 +129,7 @@ impl ProcessLease {
         if shared.lease.is_some_and(|(known, _)| known == lease) {
             shared.lease = found.is_some().then_some((lease, asked));
         }
-        Ok(found.map(|found| Renewed { lease: lease.cast_unsigned(), found }))
+        Ok(found.map(|found| Renewal { lease: lease.cast_unsigned(), found }))
     }
 
     /// Renews a lease and sees to it that the renewal counts. If the lease is alive: what these acts find.
@@ -138,9 +141,9 @@ impl ProcessLease {
         client: &Client,
         layout: &Layout,
         lease: i64,
-        acts: Vec<Act>,
+        acts: Vec<TxnOperation>,
     ) -> CallResult<Option<Vec<Vec<KeyValue>>>> {
-        let process = Act::get(layout.process(lease.cast_unsigned()));
+        let process = TxnOperation::get(layout.process(lease.cast_unsigned()));
         let txn = Txn { success: [process].into_iter().chain(acts).collect(), ..Txn::default() };
         let patience = self.patience(client);
         let over = Instant::now() + patience;
@@ -217,7 +220,7 @@ impl ProcessLease {
                 HeldMark::Made(task, slot) => Condition::begins(task, &format!("{slot}\n")).to_vec(),
                 HeldMark::Nothing | HeldMark::Sent => Vec::new(),
             };
-            let success = vec![Act::put_leased(layout.left(&claim), &self.machine, lease)];
+            let success = vec![TxnOperation::put_leased(layout.left(&claim), &self.machine, lease)];
             let txn = Txn { compare, success, failure: Vec::new() };
             match client.call::<TxnAnswer>("/v3/kv/txn", &txn, self.patience(client)) {
                 Ok(answer) if !answer.succeeded => continue,

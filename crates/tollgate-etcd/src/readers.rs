@@ -12,7 +12,7 @@ use tollgate_base::digest::Digest;
 use tollgate_base::error::Result;
 
 use crate::line_place::{LinePlace, LineSums};
-use crate::message::{Act, Range};
+use crate::message::{Range, TxnOperation};
 use crate::process_lease::lease_id;
 use crate::shared_store::SharedStore;
 
@@ -40,7 +40,7 @@ impl SharedStore {
         if self.called(self.client.keep_alive(lease, self.client.deadline))?.is_none() {
             self.called(self.client.grant(lease, LASTS))?;
         }
-        self.act(vec![Act::put_leased(key, place.to_string(), lease)]).map(drop)
+        self.act(vec![TxnOperation::put_leased(key, place.to_string(), lease)]).map(drop)
     }
 
     /// The readers that can go on: nothing that they have not read was removed.

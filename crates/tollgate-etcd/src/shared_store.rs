@@ -16,7 +16,7 @@ use crate::call_error::CallResult;
 use crate::client::Client;
 use crate::layout::Layout;
 use crate::line_place::LineSums;
-use crate::message::{Act, KeyValue, Range, RangeAnswer, Txn, TxnAnswer};
+use crate::message::{KeyValue, Range, RangeAnswer, Txn, TxnAnswer, TxnOperation};
 use crate::process_lease::ProcessLease;
 use crate::tasks_of_name::{CachedTask, SeenTask, TasksOfName};
 use crate::view::View;
@@ -52,7 +52,7 @@ impl SharedStore {
     }
 
     /// What comes of these acts, which have no condition.
-    pub(crate) fn act(&self, success: Vec<Act>) -> Result<TxnAnswer> {
+    pub(crate) fn act(&self, success: Vec<TxnOperation>) -> Result<TxnAnswer> {
         self.called(self.client.txn(&Txn { success, ..Txn::default() }))
     }
 
@@ -105,7 +105,7 @@ impl SharedStore {
     /// Everything about one name, from the engine.
     pub(crate) fn ask(&self, name: &TaskName) -> Result<TasksOfName> {
         let (open, done) = (self.layout.opens(name), self.layout.finals(name));
-        let found = self.act(vec![Act::get_all(&open), Act::get_all(&done)])?;
+        let found = self.act(vec![TxnOperation::get_all(&open), TxnOperation::get_all(&done)])?;
         Ok(TasksOfName::read(&self.layout, found.found().flatten()))
     }
 
@@ -114,7 +114,7 @@ impl SharedStore {
         if let Some(text) = self.with_view(|view| view.text(name, slot, seen)).flatten() {
             return Ok(Some(text));
         }
-        let found = self.act(vec![Act::get(self.layout.task(name, slot, &seen.id))])?;
+        let found = self.act(vec![TxnOperation::get(self.layout.task(name, slot, &seen.id))])?;
         let task =
             found.found().flatten().next().and_then(|kv| CachedTask::new(&self.layout, &kv, usize::MAX));
         Ok(task.filter(|task| task.seen == *seen && task.slot == *slot).and_then(|task| task.text()))

@@ -13,12 +13,12 @@ use tollgate_vault::block::author_len;
 use tollgate_vault::claim::Tenure;
 use tollgate_vault::state::{Slot, Verb};
 use tollgate_vault::step::TextEdit;
-use tollgate_vault::store::Landed;
+use tollgate_vault::store::TaskAfterStep;
 use tollgate_vault::{Claim, Step, StepOutcome};
 
 use crate::call_error::CallError;
 use crate::layout::{self, Layout, LineValue, TaskHead, write_task};
-use crate::message::{Act, Condition, KeyValue, Txn};
+use crate::message::{Condition, KeyValue, Txn, TxnOperation};
 use crate::process_lease::{HeldMark, new_lease_id};
 use crate::shared_store::SharedStore;
 use crate::tasks_of_name::{SeenTask, TasksOfName};
@@ -33,7 +33,7 @@ const MAX_EDITED: usize = 5 << 18;
 impl SharedStore {
     /// The answer to a step that was taken before; else somebody else was faster.
     fn earlier_answer(&self, step: &StepId) -> Result<StepOutcome> {
-        let found = self.act(vec![Act::get(self.layout.line(step))])?;
+        let found = self.act(vec![TxnOperation::get(self.layout.line(step))])?;
         Ok(answer_in(found.found().flatten().next())?.map_or(StepOutcome::Conflict, StepOutcome::Done))
     }
 
@@ -106,7 +106,7 @@ impl SharedStore {
             landed: Some((name.clone(), step.to.clone())),
             events: step.events.clone(),
         };
-        change.success.push(Act::put(self.layout.line(&step.id), layout::write(&value)?));
+        change.success.push(TxnOperation::put(self.layout.line(&step.id), layout::write(&value)?));
         let ended = match &step.edit {
             TextEdit::Close(claim, _) => Some(claim),
             _ => None,
@@ -142,7 +142,7 @@ impl SharedStore {
             self.process_lease.mark(&ended.id, HeldMark::Nothing);
         }
         self.journal.append(&step.events);
-        let landed = Landed { task: name.clone(), slot: step.to.clone(), path: None };
+        let landed = TaskAfterStep { task: name.clone(), slot: step.to.clone(), path: None };
         Ok(StepTry::Ended(StepOutcome::Done(landed)))
     }
 
@@ -168,7 +168,7 @@ impl SharedStore {
                 let lease = new_lease_id()?;
                 self.called(self.client.grant(lease, self.lease))?;
                 let key = self.layout.owner(&claim.id);
-                change.success.push(Act::put_leased(&key, &self.machine, lease));
+                change.success.push(TxnOperation::put_leased(&key, &self.machine, lease));
                 change.put.push((key, self.machine.clone().into_bytes()));
             }
         }
@@ -185,9 +185,10 @@ impl SharedStore {
     ) -> Result<StepTry> {
         let from = self.layout.task(&step.task, &step.from, &seen.id);
         let lease = new_claim.and_then(|claim| claim.hold);
-        let namesakes = Act::get_all(&self.layout.beside(name, &step.to));
-        let mut success = vec![Act::get(self.layout.line(&step.id)), Act::get(&from), namesakes];
-        success.extend(lease.map(|lease| Act::get(self.layout.process(lease))));
+        let namesakes = TxnOperation::get_all(&self.layout.beside(name, &step.to));
+        let mut success =
+            vec![TxnOperation::get(self.layout.line(&step.id)), TxnOperation::get(&from), namesakes];
+        success.extend(lease.map(|lease| TxnOperation::get(self.layout.process(lease))));
         let answer = match self.client.txn(&Txn { success, ..Txn::default() }) {
             Ok(answer) => answer,
             // An earlier try of the transaction may have been carried out.
@@ -240,7 +241,7 @@ impl SharedStore {
         let landed = Some((task.clone(), slot.clone()));
         let value = write_task(&slot, &TaskHead::new(now), text)?;
         let told = layout::write(&LineValue { machine: self.machine.clone(), landed, events: Vec::new() })?;
-        let success = vec![Act::put(&key, &value), Act::put(&line, &told)];
+        let success = vec![TxnOperation::put(&key, &value), TxnOperation::put(&line, &told)];
         let beside = self.layout.beside(task, &slot);
         let mut is_free = Condition::all_at(&beside, 0);
         for _ in 0..TRIES {
@@ -252,7 +253,11 @@ impl SharedStore {
                     Condition::absent(&line),
                 ],
                 success: success.clone(),
-                failure: vec![Act::get(&line), Act::get_all(&beside), Act::get(&done)],
+                failure: vec![
+                    TxnOperation::get(&line),
+                    TxnOperation::get_all(&beside),
+                    TxnOperation::get(&done),
+                ],
             });
             let answer = match answer {
                 Ok(answer) => answer,
@@ -262,13 +267,13 @@ impl SharedStore {
             let revision = answer.header.revision;
             if answer.succeeded {
                 self.learn(&[KeyValue::new(key, value, revision)], &[], revision);
-                return Ok(StepOutcome::Done(Landed { task: task.clone(), slot, path: None }));
+                return Ok(StepOutcome::Done(TaskAfterStep { task: task.clone(), slot, path: None }));
             }
             let mut found = answer.found();
             let mut next = || found.next().unwrap_or_default();
             let (was_taken, namesakes, was_done) = (!next().is_empty(), next(), !next().is_empty());
             if was_taken || was_done || namesakes.iter().any(|kv| kv.key == key.as_bytes()) {
-                return Ok(StepOutcome::Done(Landed { task: task.clone(), slot, path: None }));
+                return Ok(StepOutcome::Done(TaskAfterStep { task: task.clone(), slot, path: None }));
             }
             match Namesakes::read(&self.layout, namesakes, &slot, revision) {
                 Namesakes::Elsewhere(looked) => is_free = Condition::unchanged_since(&beside, looked),
@@ -314,19 +319,19 @@ enum StepTry {
 #[derive(Default)]
 struct KeyChanges {
     compare: Vec<Condition>,
-    success: Vec<Act>,
+    success: Vec<TxnOperation>,
     put: Vec<(String, Vec<u8>)>,
     gone: Vec<String>,
 }
 
 impl KeyChanges {
     fn put(&mut self, key: String, value: Vec<u8>) {
-        self.success.push(Act::put(&key, &value));
+        self.success.push(TxnOperation::put(&key, &value));
         self.put.push((key, value));
     }
 
     fn delete(&mut self, key: String) {
-        self.success.push(Act::delete(&key));
+        self.success.push(TxnOperation::delete(&key));
         self.gone.push(key);
     }
 }
@@ -338,7 +343,7 @@ fn tried_in_vain(name: &TaskName) -> StepOutcome {
 }
 
 /// The answer that a line of the ledger has for its step.
-fn answer_in(line: Option<KeyValue>) -> Result<Option<Landed>> {
+fn answer_in(line: Option<KeyValue>) -> Result<Option<TaskAfterStep>> {
     line.map_or(Ok(None), |kv| layout::read::<LineValue>(&kv.value).map(|line| line.landed()))
 }
 

@@ -22,8 +22,8 @@ use tollgate_vault::{Claim, ClaimLock, State, Step, StepOutcome, Store, Task};
 use crate::client::Client;
 use crate::feed;
 use crate::layout::Layout;
-use crate::message::{Act, KeyValue};
-use crate::process_lease::{ProcessLease, Renewed};
+use crate::message::{KeyValue, TxnOperation};
+use crate::process_lease::{ProcessLease, Renewal};
 use crate::shared_store::SharedStore;
 use crate::tasks_of_name::{CachedTask, SeenTask, TasksOfName};
 use crate::tls::Login;
@@ -260,9 +260,9 @@ impl Store for EtcdStore {
     fn heartbeat(&self, task: &TaskName, claim: &ClaimId) -> Result<bool> {
         let shared = self.known()?;
         let layout = &shared.layout;
-        let tasks = vec![Act::get_all(&layout.opens(task))];
+        let tasks = vec![TxnOperation::get_all(&layout.opens(task))];
         let renewed = shared.called(shared.process_lease.renew(&shared.client, layout, tasks))?;
-        let Some(Renewed { lease, found }) = renewed else { return Ok(false) };
+        let Some(Renewal { lease, found }) = renewed else { return Ok(false) };
         let named = TasksOfName::read(layout, found.into_iter().flatten());
         let is_ours = |known: &Claim| known.id == *claim && known.hold == Some(lease);
         Ok(named.tasks.values().filter_map(CachedTask::claim).any(is_ours))

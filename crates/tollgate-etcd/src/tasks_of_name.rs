@@ -9,7 +9,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use tollgate_base::name::StepId;
 use tollgate_base::task::TaskName;
-use tollgate_vault::brief::Broken;
+use tollgate_vault::brief::UnreadableTask;
 use tollgate_vault::state::Slot;
 use tollgate_vault::store::{TaskSummary, Version};
 use tollgate_vault::{Claim, ClaimRecord, State, Task};
@@ -82,7 +82,9 @@ impl CachedTask {
             let value = self.value.as_deref().unwrap_or_default();
             let (head, text, broken) = match read_task(value) {
                 Ok((head, text)) => (head, text, None),
-                Err(fault) => (TaskHead::new(Timestamp::UNIX_EPOCH), value, Some(Broken(fault.to_string()))),
+                Err(fault) => {
+                    (TaskHead::new(Timestamp::UNIX_EPOCH), value, Some(UnreadableTask(fault.to_string())))
+                }
             };
             let is_known = head.record.as_ref().is_some_and(|record| record.slot == self.slot);
             let record = head.record.unwrap_or_else(|| ClaimRecord::new(self.slot.clone()));

@@ -15,7 +15,7 @@ use tollgate_base::error::Result;
 use crate::layout::write;
 use crate::line_place::LineSums;
 use crate::lines::{KEEP, LedgerLine};
-use crate::message::{Act, Condition, Txn};
+use crate::message::{Condition, Txn, TxnOperation};
 use crate::shared_store::SharedStore;
 
 /// Lines are removed when there are more than this part of the kept ones too many. With less, every process of every machine would
@@ -93,8 +93,8 @@ impl SharedStore {
     /// another process was faster, or an earlier try whose answer was lost.
     fn remove_lines(&self, statement: i64, tally: &LineSums, lines: &[LedgerLine]) -> Result<Option<i64>> {
         let key = self.layout.tally();
-        let mut success = vec![Act::put(&key, write(tally)?)];
-        success.extend(lines.iter().map(|line| Act::delete(&line.key)));
+        let mut success = vec![TxnOperation::put(&key, write(tally)?)];
+        success.extend(lines.iter().map(|line| TxnOperation::delete(&line.key)));
         let compare = vec![Condition::at(&key, statement)];
         let answer = self.called(self.client.txn(&Txn { compare, success, failure: Vec::new() }))?;
         Ok(answer.succeeded.then_some(answer.header.revision))

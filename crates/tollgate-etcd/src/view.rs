@@ -10,7 +10,7 @@ use std::time::Instant;
 use tollgate_base::name::{ClaimId, StepId};
 use tollgate_base::task::TaskName;
 use tollgate_vault::state::Slot;
-use tollgate_vault::store::{Hint, Noticed, TaskSummary};
+use tollgate_vault::store::{Hint, NoticedChange, TaskSummary};
 use tollgate_vault::{Claim, State};
 
 use crate::layout::{KeyKind, Layout};
@@ -84,8 +84,8 @@ impl View {
                 let task = CachedTask::new(layout, kv, self.room);
                 let state = task.as_ref().map(|task| task.slot.state());
                 let touched = left.filter(|left| Some(*left) != state);
-                hints.extend(touched.map(|left| Hint::Task(name.clone(), left, Noticed::Touched)));
-                hints.extend(state.map(|state| Hint::Task(name.clone(), state, Noticed::MovedIn)));
+                hints.extend(touched.map(|left| Hint::Task(name.clone(), left, NoticedChange::Touched)));
+                hints.extend(state.map(|state| Hint::Task(name.clone(), state, NoticedChange::MovedIn)));
                 let Some(task) = task.filter(|task| !task.slot.state().is_final()) else { return };
                 self.room -= task.kept();
                 self.states.entry(task.slot.state()).or_default().insert((name.clone(), id.clone()));
@@ -94,7 +94,7 @@ impl View {
         }
     }
 
-    /// The same for a key that this process has read or written. The watch has brought all tasks up to the view's revision, so
+    /// Takes in a key that this process has read or written, if it is a task and newer than the view. The watch has brought all tasks up to the view's revision, so
     /// a task that is older may be gone since.
     pub(crate) fn put_if_new(&mut self, layout: &Layout, kv: &KeyValue, hints: &mut Vec<Hint>) {
         let is_task = matches!(layout.read(&kv.key), Some(KeyKind::Task(..)));
@@ -122,7 +122,7 @@ impl View {
             // Which of the final states it had is not known here.
             Some(KeyKind::Task(name, _, true)) => {
                 let states = State::ALL.into_iter().filter(|state| state.is_final());
-                hints.extend(states.map(|state| Hint::Task(name.clone(), state, Noticed::Touched)));
+                hints.extend(states.map(|state| Hint::Task(name.clone(), state, NoticedChange::Touched)));
             }
             Some(KeyKind::Task(name, id, false)) => {
                 if revision > self.revision {
@@ -131,7 +131,7 @@ impl View {
                 let known = self.names.get(&name).and_then(|named| named.tasks.get(&id));
                 if known.is_some_and(|task| task.seen.revision <= revision) {
                     let left = self.forget(&name, &id);
-                    hints.extend(left.map(|left| Hint::Task(name, left, Noticed::Touched)));
+                    hints.extend(left.map(|left| Hint::Task(name, left, NoticedChange::Touched)));
                 }
             }
         }
@@ -237,13 +237,13 @@ mod tests {
         let key = layout.task(&name, &Slot::NEEDS_ACTION, &id);
         let (mut view, mut hints) = (View::new(1), Vec::new());
         view.put(&layout, &kv(&key, &Slot::NEEDS_ACTION, 5), &mut hints);
-        assert_eq!(hints, [Hint::Task(name.clone(), State::NeedsAction, Noticed::MovedIn)]);
+        assert_eq!(hints, [Hint::Task(name.clone(), State::NeedsAction, NoticedChange::MovedIn)]);
         hints.clear();
         view.put(&layout, &kv(&key, &Slot::APPROVED, 4), &mut hints);
         view.delete(&layout, key.as_bytes(), 4, &mut hints);
         assert_eq!((hints.len(), view.scan(State::NeedsAction).len()), (0, 1), "an older put and deletion");
         view.put(&layout, &kv(&key, &Slot::APPROVED, 6), &mut hints);
-        let moved = [(State::NeedsAction, Noticed::Touched), (State::Approved, Noticed::MovedIn)];
+        let moved = [(State::NeedsAction, NoticedChange::Touched), (State::Approved, NoticedChange::MovedIn)];
         assert_eq!(hints, moved.map(|(state, noticed)| Hint::Task(name.clone(), state, noticed)));
         assert!(view.scan(State::NeedsAction).is_empty() && view.scan(State::Approved).len() == 1);
         let ended = layout.task(&name, &Slot::Free(State::Done), &id);

@@ -7,7 +7,7 @@
 //! - in order, and with stable ids: an event that is exported twice has the same id both times;
 //! - bounded memory: one page of events is under way at a time, and a receiver that takes none makes the export wait.
 //!
-//! `exporter` moves the events; `source` reads them, `encoder` writes them in one of the `format`s, `target` delivers them, `saved`
+//! `exporter` moves the events; `source` reads them, `encoder` writes them in one of the [`FORMATS`], `target` delivers them, `saved`
 //! remembers how far the export has come.
 
 mod agent_trace;
@@ -15,7 +15,6 @@ mod cloudevents;
 mod encoder;
 mod exporter;
 mod file_texts;
-mod format;
 mod ndjson;
 mod notice;
 mod origin;
@@ -31,7 +30,6 @@ mod target;
 pub use encoder::ExportFormat;
 pub use exporter::{ExportStep, Exporter};
 pub use file_texts::{FileTexts, NoTexts};
-pub use format::FORMATS;
 pub use notice::ExportNotice;
 pub use origin::ExportOrigin;
 pub use otlp::FORMAT as OTLP;
@@ -41,3 +39,7 @@ pub use record::ExportRecord;
 pub use saved::{ExportKey, SavedExport};
 pub use source::{EventSource, FirstEvent, LedgerSource, SourcePage, VaultSource};
 pub use target::ExportTarget;
+
+/// All formats. A new one takes a file with its `FORMAT`, its `mod` line, and a line here.
+pub static FORMATS: [&ExportFormat; 4] =
+    [&ndjson::FORMAT, &cloudevents::FORMAT, &otlp::FORMAT, &agent_trace::FORMAT];

@@ -27,10 +27,10 @@ impl Change {
 
     /// A change of some part of a file by the agent's own program. The result is not known.
     pub fn of_some_part(path: impl Into<PathBuf>) -> Self {
-        Self::new(path, Action::ByProgram { extent: Extent::Part, result: None })
+        Self::new(path, Action::by_program(Extent::Part))
     }
 
-    /// The same change with another expectation.
+    /// This change, with another expectation.
     #[must_use]
     pub fn expecting(self, expected: Expected) -> Self {
         Self { expected, ..self }
@@ -42,13 +42,13 @@ impl Change {
 pub enum Action {
     /// It gets these bytes. It is created if it does not exist.
     Write(Vec<u8>),
-    /// It is created with these bytes. It must not exist.
+    /// The file is created with these bytes. It must not exist.
     Create(Vec<u8>),
     /// Old text is replaced with new text, several edits as one.
     Edit(Vec<Edit>),
-    /// It is deleted.
+    /// The file is deleted.
     Delete,
-    /// It is moved to this path, which must be free.
+    /// The file is moved to this path, which must be free.
     MoveTo(PathBuf),
     /// It becomes a copy of a file that a command has written in its own view of the workspace.
     CopyOf {
@@ -73,6 +73,11 @@ pub enum Action {
 }
 
 impl Action {
+    /// A program replaces this much of the file, nobody knows with what.
+    pub fn by_program(extent: Extent) -> Self {
+        Self::ByProgram { extent, result: None }
+    }
+
     pub(crate) fn extent(&self) -> Extent {
         match self {
             Self::Edit(_) => Extent::Part,

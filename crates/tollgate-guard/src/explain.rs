@@ -60,7 +60,7 @@ pub(crate) fn record(request: &Request<'_>, refusals: &[Refusal], status: Refusa
     append(request, refusals, status).map(drop)
 }
 
-/// The same. Returns the numbers of the lines.
+/// Writes the ledger lines of refusals, and returns their numbers.
 fn append(request: &Request<'_>, refusals: &[Refusal], status: RefusalStatus) -> Result<Range<u64>> {
     let entry = |refusal: &Refusal| {
         let (baseline_hash, current_hash) = refusal.hashes();
@@ -69,6 +69,7 @@ fn append(request: &Request<'_>, refusals: &[Refusal], status: RefusalStatus) ->
             target_file: request.key(&refusal.path).display().to_string(),
             baseline_hash,
             current_hash,
+            unfinished: refusal.unfinished().cloned(),
         };
         let event = match refusal.error_type() {
             ErrorType::StaleFile => Event::MutationConflict(refused, status, ErrorType::StaleFile),
@@ -89,6 +90,10 @@ fn append(request: &Request<'_>, refusals: &[Refusal], status: RefusalStatus) ->
 fn explain(request: &Request<'_>, refusal: &mut Refusal) -> Result<()> {
     let path = request.key(&refusal.path).display().to_string();
     let Reason::Stale(stale) = &mut refusal.reason else { return Ok(()) };
+    if stale.harm.is_some() {
+        // Known already; and the agent has read nothing that the file could be compared with.
+        return Ok(());
+    }
     stale.changed_by = author_of(request, &path, stale.actual)?;
     if let (Some(old), Some(new)) = (stale.expected.digest(), stale.actual.digest())
         && let Some(old) = request.turn.text(old)?

@@ -16,6 +16,7 @@ use crate::disk::{Found, Quiet, Spot};
 use crate::edit::{self, Edit, EditBuffer};
 use crate::fence::WriteFence;
 use crate::folder;
+use crate::git_rules;
 use crate::guard::{admit, must_name_a_file};
 use crate::look::READ_WAIT;
 use crate::merge::{Merge, NoMerge};
@@ -81,7 +82,7 @@ impl Gate {
         Self { workspace, fences: Vec::new() }
     }
 
-    /// The same gate for an agent that works on a task: it refuses every change once the fence finds a lost claim.
+    /// This gate for an agent that works on a task: it refuses every change once the fence finds a lost claim.
     #[must_use]
     pub fn fenced(mut self, fence: WriteFence) -> Self {
         self.fences.push(fence);
@@ -94,7 +95,7 @@ impl Gate {
     }
 
     pub(crate) fn request<'a>(&'a self, turn: &'a dyn TurnState, tool: &'a str) -> Request<'a> {
-        Request { root: &self.workspace, turn, tool, level: None, fences: &self.fences }
+        Request { root: &self.workspace, turn, tool, level: None, fences: &self.fences, removed: &[] }
     }
 
     /// Begins a turn in this process.
@@ -116,6 +117,7 @@ impl Gate {
 
     /// Writes the ledger line of a turn that began elsewhere.
     pub fn record_turn_start(&self, turn: &dyn TurnState) -> Result<()> {
+        git_rules::note_head(&self.workspace, turn)?;
         self.record(turn, Event::TurnStarted(TurnMark {}))
     }
 
@@ -349,7 +351,7 @@ impl Gate {
         self.restore_over(turn, &entry, bytes, expected)
     }
 
-    /// The same, over exactly this state.
+    /// Restores an entry of recovery over exactly this state.
     pub fn restore_over(
         &self,
         turn: &dyn TurnState,

@@ -4,6 +4,7 @@
 //! Agents run git, so its configuration changes all the time: remotes, branches, names. Only new values of the keys in
 //! `COMMANDS` are refused. What git cannot read, nobody can judge; such a file counts as one that plants something.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -62,7 +63,7 @@ fn is_harmless(key: &str, value: Option<&str>) -> bool {
     let is_switch = ["true", "false", "yes", "no", "on", "off", "0", "1", ""]
         .contains(&value.to_ascii_lowercase().as_str());
     match key.split('.').next() {
-        Some("alias") => !value.trim_start().starts_with('!'),
+        Some("alias") => is_plain_alias(value),
         Some("submodule") => !value.trim_start().starts_with('!'),
         Some("core") if key == "core.fsmonitor" => is_switch,
         Some("pager") => is_switch,
@@ -70,6 +71,15 @@ fn is_harmless(key: &str, value: Option<&str>) -> bool {
         Some("sendemail") if key.ends_with("smtpserver") => !value.starts_with(['/', '~']),
         _ => false,
     }
+}
+
+/// The name of a command of git, perhaps with long options that have no values. Options of some commands execute their values:
+/// `rebase --exec`, `grep -O`.
+fn is_plain_alias(value: &str) -> bool {
+    let is_name = |word: &str| word.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    let mut words = value.split_whitespace();
+    words.next().is_some_and(|word| is_name(word) && !word.starts_with('-'))
+        && words.all(|word| word.starts_with("--") && is_name(word))
 }
 
 /// Whether git would execute the value of this key, or take more configuration from there. `None`: a value that is not known.
@@ -112,27 +122,36 @@ pub fn of_user(home: Option<&Path>, config: Option<&Path>, named: Option<PathBuf
     files
 }
 
-/// Whether the file `from`, when it comes to the path `to`, plants a command in git's configuration. `None`: nobody knows what
+/// Whether the file `from`, when it comes to the path `to`, plants a command in git's configuration, or another configuration. `None`: nobody knows what
 /// will be in the file.
 pub(crate) fn comes_with_command(from: Option<&Path>, to: &Path) -> bool {
-    if !is_config(to, from) {
-        return false;
-    }
     let read = |path: &Path| match fs::metadata(path) {
         Ok(found) if found.len() > LARGEST => None,
         _ => fs::read(path).ok(),
     };
+    if is_in_git(to, &["commondir"], from) {
+        // git takes configuration and hooks from the folder that it names. Only `git worktree add` writes it, once.
+        let new = from.and_then(read);
+        let is_of_worktree = to.ancestors().nth(2).is_some_and(|folder| folder.ends_with("worktrees"));
+        let is_ours = new.as_ref().is_none_or(|new| new.trim_ascii() == b"../..");
+        let is_new = is_of_worktree && to.symlink_metadata().is_err() && is_ours;
+        return !is_new && (new.is_none() || new != read(to));
+    }
+    if !is_in_git(to, &["config", "config.worktree"], from) {
+        return false;
+    }
     match from.and_then(read) {
         Some(new) => plants_command(&read(to).unwrap_or_default(), &new),
         None => true,
     }
 }
 
-/// Whether git keeps the configuration of a repository in a file of this path: `config` or `config.worktree`, below a folder
+/// Whether a file of this path, which may come from another one, is git's own and has one of these names: it is below a folder
 /// `.git` or beside a file `HEAD`.
-fn is_config(path: &Path, from: Option<&Path>) -> bool {
-    let is_named = path.file_name().is_some_and(|name| name == "config" || name == "config.worktree");
-    let in_git = || path.iter().any(|part| part == ".git");
+fn is_in_git(path: &Path, names: &[&str], from: Option<&Path>) -> bool {
+    let is = |part: &OsStr, name: &str| part.eq_ignore_ascii_case(name);
+    let is_named = path.file_name().is_some_and(|part| names.iter().any(|name| is(part, name)));
+    let in_git = || path.iter().any(|part| is(part, ".git"));
     let has_head = |file: &Path| file.with_file_name("HEAD").exists();
     is_named && (in_git() || has_head(path) || from.is_some_and(has_head))
 }
@@ -272,6 +291,10 @@ mod tests {
             ("filter.x.required", "true", false),
             ("alias.x", "!x", true),
             ("alias.co", "checkout", false),
+            ("alias.lg", "log --oneline --graph", false),
+            ("alias.st", "grep -Oevil .", true),
+            ("alias.st", "rebase --exec evil", true),
+            ("alias.st", "fetch --upload-pack=evil", true),
             ("credential.helper", "store", true),
             ("credential.https://host.helper", "x", true),
             ("credential.username", "x", false),

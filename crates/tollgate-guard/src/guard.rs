@@ -27,6 +27,7 @@ use crate::reservation::Reservation;
 use crate::root::Root;
 use crate::stripe_lock::StripeLocks;
 use crate::turn::{FileState, TEXT_PER_FILE};
+use crate::unfinished::UnfinishedFiles;
 use tollgate_base::digest::Digest;
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::lock::Pauses;
@@ -84,12 +85,13 @@ pub(crate) fn admit<'a>(request: Request<'a>, changes: Vec<Change>) -> Result<Ou
         Err(refusal) => return refuse(&request, vec![refusal]),
     };
     let (mut plans, mut kept) = (Vec::with_capacity(wanted.len()), Vec::new());
+    let mut unfinished = UnfinishedFiles::default();
     for (place, to, change) in wanted {
         let edits = match &change.action {
             Action::Edit(edits) => edits.clone(),
             _ => Vec::new(),
         };
-        match plan(&request, place, to, change)? {
+        match plan(&request, place, to, change, &mut unfinished)? {
             Ok(plan) => plans.push(plan),
             Err(refusal) => {
                 kept.extend(edited(&request, &refusal, &edits)?);
@@ -314,11 +316,12 @@ fn plan(
     place: Place,
     to: Option<Place>,
     change: Change,
+    unfinished: &mut UnfinishedFiles,
 ) -> Result<std::result::Result<Plan, Refusal>> {
     if place.way.is_link {
         return plan_link(request, place, to, &change);
     }
-    let base = match judged(request, &place.way, &change)? {
+    let base = match judged(request, &place.way, &change, unfinished)? {
         Ok(base) => base,
         Err(refusal) => return Ok(Err(refusal)),
     };
@@ -342,11 +345,14 @@ pub(crate) fn judged(
     request: &Request<'_>,
     way: &Way,
     change: &Change,
+    unfinished: &mut UnfinishedFiles,
 ) -> Result<std::result::Result<Base, Refusal>> {
     if !way.is_link {
         request.turn.about_to_change(&way.names, &way.path)?;
     }
-    by_mode(request, &way.path, judge(request, way, change)?)
+    let judgement = judge(request, way, change, unfinished)?;
+    unfinished.record_noted(request)?;
+    by_mode(request, &way.path, judgement)
 }
 
 /// Deletes or moves a symbolic link. What it leads to is compared like every other file, and stays.
@@ -381,9 +387,11 @@ fn compare_target(request: &Request<'_>, target: &Way, expected: Expected) -> Re
     if fs::metadata(&target.path).is_ok_and(|found| !found.is_file()) {
         return Ok(None);
     }
-    let change = Change::new(target.path.as_path(), Action::Delete).expecting(expected);
+    // The target stays, so nothing of it is destroyed.
+    let change = Change::of_some_part(target.path.as_path()).expecting(expected);
     request.turn.about_to_change(&target.names, &target.path)?;
-    match judge_now(request, target, &change, &Look::at(request.root, &target.path)?)? {
+    let look = Look::at(request.root, &target.path)?;
+    match judge_now(request, target, &change, &look, &mut UnfinishedFiles::default())? {
         Some(reason) => object(request, &target.path, reason),
         None => Ok(None),
     }

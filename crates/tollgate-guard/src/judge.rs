@@ -17,20 +17,41 @@ use crate::place::Way;
 use crate::refusal::{Reason, Refusal};
 use crate::request::Request;
 use crate::turn::{Extent, FileState};
+use crate::unfinished::UnfinishedFiles;
 use tollgate_base::error::Result;
 use tollgate_base::settings::{GuardMode, Unread};
 
 /// What must be on disk for a change, or why it is refused.
 pub(crate) type Judgement = std::result::Result<Base, Reason>;
 
-/// Judges a change of the file to which its path leads.
-pub(crate) fn judge(request: &Request<'_>, way: &Way, change: &Change) -> Result<Judgement> {
+/// Judges a change of the file to which its path leads. `unfinished`: what is known of unfinished work from earlier changes of the same
+/// request.
+pub(crate) fn judge(
+    request: &Request<'_>,
+    way: &Way,
+    change: &Change,
+    unfinished: &mut UnfinishedFiles,
+) -> Result<Judgement> {
     if is_protected(request, way, change) {
         return Ok(Err(Reason::Protected));
     }
     if request.root.settings().guard.mode == GuardMode::Off {
         return Ok(Ok(Base::Any));
     }
+    let base = match compared(request, way, change)? {
+        Ok(base) => base,
+        Err(reason) => return Ok(Err(reason)),
+    };
+    Ok(match unfinished.judge(request, &way.path, change)? {
+        (_, Some(reason)) => Err(reason),
+        // What was judged is what must be there.
+        (Some(state), None) if base == Base::Any => Ok(Base::Exactly(state)),
+        (_, None) => Ok(base),
+    })
+}
+
+/// What the file must be, compared with what the agent knows of it.
+fn compared(request: &Request<'_>, way: &Way, change: &Change) -> Result<Judgement> {
     let extent = change.action.extent();
     let expected = match change.action {
         Action::Create(_) => Expected::Absent,
@@ -54,8 +75,9 @@ pub(crate) fn judge_now(
     way: &Way,
     change: &Change,
     look: &Look,
+    unfinished: &mut UnfinishedFiles,
 ) -> Result<Option<Reason>> {
-    Ok(match judge(request, way, change)? {
+    Ok(match judge(request, way, change, unfinished)? {
         Ok(base) => objection(base, look),
         Err(reason) => Some(reason),
     })
@@ -97,6 +119,7 @@ fn is_protected(request: &Request<'_>, way: &Way, change: &Change) -> bool {
     if request.level.is_none() {
         return root.protects(&change.path, path);
     }
+    let is_deleted = change.action == Action::Delete;
     let plants_command = match &change.action {
         Action::CopyOf { file, .. } => comes_with_command(Some(file), path),
         Action::Link(_) => comes_with_command(None, path),
@@ -105,7 +128,9 @@ fn is_protected(request: &Request<'_>, way: &Way, change: &Change) -> bool {
     // What a link leads to, nobody compares: it could bring protected names to this path.
     let brings_names =
         || matches!(change.action, Action::Link(_)) && root.protected_names_below(&way.path).next().is_some();
-    root.protects_from_commands(path) || plants_command || brings_names()
+    // A file or a link in place of the git directory could name another one.
+    let replaces_git = !is_deleted && path.file_name().is_some_and(|name| name == ".git") && path.is_dir();
+    request.protects_from_command(path, is_deleted) || plants_command || replaces_git || brings_names()
 }
 
 /// What the agent knows of a file, in this turn or, if the settings say so, from earlier ones.

@@ -9,6 +9,7 @@
 compile_error!("tollgate does not support Windows yet: its promises need more than a rename there");
 
 pub mod change;
+pub mod change_list;
 pub mod commit;
 pub mod conflict;
 mod disk;
@@ -20,7 +21,9 @@ mod file_state;
 pub mod folder;
 pub mod gate;
 pub mod git_config;
+mod git_rules;
 pub mod guard;
+mod harm;
 mod heal;
 mod judge;
 mod look;
@@ -34,6 +37,7 @@ pub mod probe;
 pub mod protected;
 pub mod recovery;
 pub mod refusal;
+mod repository;
 mod request;
 mod reservation;
 mod root;
@@ -47,6 +51,7 @@ pub mod supervised;
 mod tool_use;
 pub mod turn;
 mod turn_shard;
+mod unfinished;
 pub mod view;
 pub mod workspace;
 

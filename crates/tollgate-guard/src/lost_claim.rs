@@ -20,7 +20,7 @@ pub(crate) fn fenced(request: &Request<'_>, path: &FilePath) -> Result<Option<Re
     Ok(None)
 }
 
-/// The same once more, just before the files are changed: staging large files takes time. If the settings only observe, the
+/// The refusal if the claim was lost by now, just before the files are changed: staging large files takes time. If the settings only observe, the
 /// loss is recorded already.
 pub(crate) fn fenced_by_now(request: &Request<'_>, path: &FilePath) -> Result<Option<Refusal>> {
     match request.root.settings().guard.mode {

@@ -19,7 +19,7 @@ use tollgate_base::name::Agent;
 /// grows with the square of it: with 10,000 lines it is about a second.
 const LINES: usize = 10_000;
 
-/// The same for a merge during a refusal, which should come in milliseconds.
+/// The number of lines that may differ in a merge during a refusal, which should come in milliseconds.
 const QUICK_LINES: usize = 1_000;
 
 /// A refused write, merged with what is on disk.

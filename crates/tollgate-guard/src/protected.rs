@@ -31,8 +31,17 @@ pub struct Protected {
     pub only_new: Vec<PathBuf>,
 }
 
+/// What a command may do with files of git.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OfGit {
+    /// Everything but change hooks, and files that name a git directory.
+    HooksClosed,
+    /// Everything: their checkout is gone, too.
+    Open,
+}
+
 impl Protected {
-    /// The same, with absolute paths, and with what protected names in the root lead to.
+    /// These paths, as absolute ones, and with what protected names in the root lead to.
     pub(crate) fn below(mut self, root: &Path) -> Self {
         for list in [&mut self.paths, &mut self.open, &mut self.fixed, &mut self.only_new] {
             list.iter_mut().for_each(|path| *path = root.join(&*path));
@@ -70,8 +79,9 @@ impl Protected {
 
     /// Whether a command must not change this absolute path. Unlike a file tool, a command may be git itself, so only the
     /// hooks of an existing repository are closed, and the file that names its git directory.
-    pub(crate) fn covers_for_commands(&self, root: &Path, path: &Path) -> bool {
-        self.covers_besides_git(root, path, &[STATE_FOLDER]) || is_hook_of_git(root, path)
+    pub(crate) fn covers_for_commands(&self, root: &Path, path: &Path, of_git: OfGit) -> bool {
+        self.covers_besides_git(root, path, &[STATE_FOLDER])
+            || of_git == OfGit::HooksClosed && is_hook_of_git(root, path)
     }
 
     fn covers_besides_git(&self, root: &Path, path: &Path, ours: &[&str]) -> bool {
@@ -167,7 +177,8 @@ fn is_hook_of_git(root: &Path, path: &Path) -> bool {
         return path.symlink_metadata().is_ok_and(|found| !found.is_dir());
     }
     let hooks = path.ancestors().take_while(|folder| !root.starts_with(folder));
-    let mut hooks = hooks.filter(|folder| folder.file_name().is_some_and(|name| name == "hooks"));
+    let mut hooks =
+        hooks.filter(|folder| folder.file_name().is_some_and(|name| name.eq_ignore_ascii_case("hooks")));
     hooks.any(|hooks| {
         let git = hooks.parent().unwrap_or(hooks);
         git.join("HEAD").exists() && (names_git(git) || is_in_git_directory(root, hooks))

@@ -14,12 +14,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::fence::LostClaim;
+use crate::harm;
+pub use crate::harm::Harm;
 use crate::path::FilePath;
 use crate::turn::FileState;
 use tollgate_base::digest::Digest;
 use tollgate_base::name::Agent;
 
-pub use tollgate_base::event::ErrorType;
+pub use tollgate_base::event::{ErrorType, UnfinishedWork};
 
 /// The answer to a call: done, or refused.
 #[derive(Debug)]
@@ -153,7 +155,7 @@ pub enum Reason {
 
 impl Reason {
     pub(crate) fn stale(expected: FileState, actual: FileState) -> Self {
-        Self::Stale(Stale { expected, actual, changed_by: None, diff: None, mergeable: false })
+        Self::Stale(Stale::new(expected, actual))
     }
 }
 
@@ -171,6 +173,26 @@ pub struct Stale {
     /// What the agent wanted to write is kept, and can be merged with the file on disk without a conflict.
     #[serde(default)]
     pub mergeable: bool,
+    /// What the change would have done to the work of others. If it would have destroyed it, `expected` is what git has of the file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub harm: Option<Harm>,
+    /// Whose work it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unfinished: Option<UnfinishedWork>,
+}
+
+impl Stale {
+    pub(crate) fn new(expected: FileState, actual: FileState) -> Self {
+        Self {
+            expected,
+            actual,
+            changed_by: None,
+            diff: None,
+            mergeable: false,
+            harm: None,
+            unfinished: None,
+        }
+    }
 }
 
 /// A path on its way to another process of tollgate, even if it is not UTF-8.
@@ -235,6 +257,10 @@ pub struct Report {
     pub details: Details,
     /// What to do, as a sentence.
     pub recovery_hint: Cow<'static, str>,
+    /// Whose unfinished work the change would have destroyed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "harm::unfinished_work")]
+    pub unfinished: Option<UnfinishedWork>,
 }
 
 /// The file and its hashes.
@@ -342,11 +368,23 @@ impl Refusal {
             message,
             details: Details { path: self.path.to_string(), baseline_hash, current_disk_hash },
             recovery_hint: recovery_hint.into(),
+            unfinished: self.unfinished().cloned(),
+        }
+    }
+
+    /// Whose unfinished work the change would have destroyed, if that is the reason.
+    pub fn unfinished(&self) -> Option<&UnfinishedWork> {
+        match &self.reason {
+            Reason::Stale(stale) => stale.unfinished.as_ref(),
+            _ => None,
         }
     }
 
     fn words(&self) -> (Cow<'static, str>, &'static str) {
         match &self.reason {
+            Reason::Stale(Stale { harm: Some(harm), unfinished, .. }) => {
+                harm.words(unfinished.as_ref().and_then(|work| work.agent.as_ref()))
+            }
             Reason::Stale(stale) => (
                 match (stale.expected, stale.actual) {
                     (_, FileState::Absent) => "Target missing. Re-read required.".into(),

@@ -15,7 +15,7 @@ use rustix::fs::FileType;
 use crate::disk::{Folder, Spot, no_folder_is_none};
 use crate::path::FilePath;
 use crate::place::{self, LastLink, Located, Way};
-use crate::protected::{Protected, normalise};
+use crate::protected::{OfGit, Protected, normalise};
 use crate::stage::{RecoveryKind, StageName, TargetName};
 use crate::state_folder::{self, STATE_FOLDER, read_settings};
 use crate::stripe_lock::Stripes;
@@ -254,15 +254,15 @@ impl Root {
         Ok(self.protects(path, self.canonical(path)?.as_path()))
     }
 
-    /// The same: the path as it is given, and as it is after all links are resolved.
+    /// Whether agents must not change this path: as it is given, or as it is after all links are resolved.
     pub(crate) fn protects(&self, given: &Path, canonical: &Path) -> bool {
         let given = normalise(&self.path.join(given));
         self.protected.covers(&self.path, canonical) || self.protected.covers(&self.path, &given)
     }
 
-    /// Whether a command must not change this path, which is relative to the workspace.
-    pub(crate) fn protects_from_commands(&self, path: &Path) -> bool {
-        self.protected.covers_for_commands(&self.path, &self.path.join(path))
+    /// Whether a command must not change this path, absolute or relative to the workspace.
+    pub(crate) fn protects_from_commands(&self, path: &Path, of_git: OfGit) -> bool {
+        self.protected.covers_for_commands(&self.path, &self.path.join(path), of_git)
     }
 
     /// Whether an absolute path is one of those that are listed as protected, or below one.

@@ -5,17 +5,18 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::file_state::FileState;
 use crate::path::FilePath;
+use crate::turn::Sighting;
 use tollgate_base::error::Result;
 
-/// What an agent knows beyond one turn, for the policy `unread = "known"`: the last state of each file, and where names led.
+/// What an agent knows beyond one turn, for the policy `unread = "known"` and for unfinished work: its last look at each file, and
+/// where names led.
 pub trait Known: fmt::Debug + Send + Sync {
-    /// The last state of this file that the agent knew.
-    fn get(&self, path: &FilePath) -> Result<Option<FileState>>;
+    /// What the agent last knew of this file.
+    fn get(&self, path: &FilePath) -> Result<Option<Sighting>>;
 
-    /// The agent now knows this state.
-    fn set(&self, path: &FilePath, state: FileState) -> Result<()>;
+    /// What the agent knows of this file now.
+    fn set(&self, path: &FilePath, sighting: Sighting) -> Result<()>;
 
     /// The file to which this name led.
     fn led_to(&self, name: &Path) -> Result<Option<FilePath>>;
@@ -39,7 +40,7 @@ pub struct Session {
 
 #[derive(Debug, Default)]
 struct Knowledge {
-    files: HashMap<FilePath, FileState>,
+    files: HashMap<FilePath, Sighting>,
     leads: HashMap<PathBuf, FilePath>,
 }
 
@@ -51,17 +52,17 @@ impl Session {
 }
 
 impl Known for Session {
-    fn get(&self, path: &FilePath) -> Result<Option<FileState>> {
+    fn get(&self, path: &FilePath) -> Result<Option<Sighting>> {
         match (lock(&self.own).files.get(path), &self.longer) {
-            (Some(state), _) => Ok(Some(*state)),
+            (Some(sighting), _) => Ok(Some(*sighting)),
             (None, Some(longer)) => longer.get(path),
             (None, None) => Ok(None),
         }
     }
 
-    fn set(&self, path: &FilePath, state: FileState) -> Result<()> {
-        lock(&self.own).files.insert(path.clone(), state);
-        self.longer.as_ref().map_or(Ok(()), |longer| longer.set(path, state))
+    fn set(&self, path: &FilePath, sighting: Sighting) -> Result<()> {
+        lock(&self.own).files.insert(path.clone(), sighting);
+        self.longer.as_ref().map_or(Ok(()), |longer| longer.set(path, sighting))
     }
 
     fn led_to(&self, name: &Path) -> Result<Option<FilePath>> {
@@ -94,10 +95,11 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::file_state::FileState;
     use tollgate_base::digest::Digest;
 
-    fn state(text: &str) -> FileState {
-        FileState::Present(Digest::of(text.as_bytes()))
+    fn state(text: &str) -> Sighting {
+        Sighting::new(FileState::Present(Digest::of(text.as_bytes())))
     }
 
     #[test]

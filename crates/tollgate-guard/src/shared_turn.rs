@@ -15,17 +15,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::disk::{gone_is_none, modified};
 use crate::path::{FilePath, escape, unescape};
-use crate::turn::{
-    Extent, FileState, Known, Session, Sighting, SightingChange, Stamp, TEXT_PER_FILE, TEXT_PER_TURN,
-    TurnState,
-};
+use crate::turn::{Known, Session, Sighting, SightingChange, Stamp, TEXT_PER_FILE, TEXT_PER_TURN, TurnState};
 use crate::turn_shard::{Shard, WordShard, open_locked};
 use tollgate_base::digest::Digest;
 use tollgate_base::error::{At, Fault, Result};
 use tollgate_base::file::{names_in, replace_file};
 use tollgate_base::name::{Agent, TurnId};
 use tollgate_base::private;
-use tollgate_base::settings::{Durability, Unread};
+use tollgate_base::settings::{Durability, GuardSettings, Unfinished, Unread};
 
 /// The version of the format. A later version is refused.
 const VERSION: u32 = 1;
@@ -44,15 +41,16 @@ pub struct SharedTurns {
 pub enum Leaves {
     /// Nothing.
     Nothing,
-    /// What the agent last knew of each file, for `unread = "known"` in its other turns. They learn it at once.
+    /// What the agent last knew of each file, for its other turns. They learn it at once.
     Known,
 }
 
-impl From<Unread> for Leaves {
-    fn from(unread: Unread) -> Self {
-        match unread {
-            Unread::Known => Self::Known,
-            Unread::Allow | Unread::Refuse => Self::Nothing,
+impl From<&GuardSettings> for Leaves {
+    /// `unread = "known"` compares with it, and what an agent has seen it may destroy.
+    fn from(guard: &GuardSettings) -> Self {
+        match (guard.unread, guard.unfinished) {
+            (Unread::Allow | Unread::Refuse, Unfinished::Allow) => Self::Nothing,
+            _ => Self::Known,
         }
     }
 }
@@ -232,7 +230,7 @@ impl TurnState for SharedTurn {
             after = change(seen);
             after
         })?;
-        after.map_or(Ok(()), |after| self.session.set(path, after.baseline(Extent::Whole)))
+        after.map_or(Ok(()), |after| self.session.set(path, after))
     }
 
     fn led_to(&self, name: &Path) -> Result<Option<FilePath>> {
@@ -312,12 +310,12 @@ fn names_of(files: &Path, leads: &Path) -> Result<Vec<PathBuf>> {
 struct KnownFolder(PathBuf);
 
 impl Known for KnownFolder {
-    fn get(&self, path: &FilePath) -> Result<Option<FileState>> {
-        Ok(Shard::of(&self.0, path).get(path)?.map(|known| known.baseline(Extent::Whole)))
+    fn get(&self, path: &FilePath) -> Result<Option<Sighting>> {
+        Shard::of(&self.0, path).get(path)
     }
 
-    fn set(&self, path: &FilePath, state: FileState) -> Result<()> {
-        Shard::of(&self.0, path).update(path, &mut |_| Some(Sighting::new(state)))
+    fn set(&self, path: &FilePath, sighting: Sighting) -> Result<()> {
+        Shard::of(&self.0, path).update(path, &mut |_| Some(sighting))
     }
 
     fn led_to(&self, name: &Path) -> Result<Option<FilePath>> {

@@ -19,13 +19,14 @@ use crate::look::READ_WAIT;
 use crate::lost_claim::fenced_by_now;
 use crate::path::FilePath;
 use crate::place::Way;
-use crate::protected::normalise;
+use crate::protected::{OfGit, normalise};
 use crate::recovery::check_later;
 use crate::refusal::{Outcome, Reason, Refusal};
 use crate::request::Request;
 use crate::stage::{ChangeId, StageName, Standing, TargetName};
 use crate::tool_use::append;
 use crate::turn::{Extent, FileState, TurnState};
+use crate::unfinished::UnfinishedFiles;
 use tollgate_base::digest::Digest;
 use tollgate_base::error::Result;
 use tollgate_base::event::{Event, FileChanged, Mutation, MutationStatus};
@@ -61,7 +62,7 @@ impl<'a> SupervisedProgram<'a> {
         self.request.root.canonical(path)
     }
 
-    /// The same, but a link at the end of the path is not followed.
+    /// The file to which a path leads. A link at the end of the path is not followed.
     pub fn file_itself(&self, path: &Path) -> Result<FilePath> {
         self.request.root.canonical_link(path)
     }
@@ -74,7 +75,8 @@ impl<'a> SupervisedProgram<'a> {
     /// Whether commands must not change a path: as it is given, and as it is after all links are resolved.
     pub fn is_protected(&self, given: &Path, path: &Path) -> bool {
         let root = self.request.root;
-        root.protects_from_commands(&normalise(given)) || root.protects_from_commands(path)
+        let protects = |path: &Path| root.protects_from_commands(path, OfGit::HooksClosed);
+        protects(&normalise(given)) || protects(path)
     }
 
     /// Whether commands must not change a path outside of the workspace: tollgate's own folders of the user.
@@ -100,12 +102,12 @@ impl<'a> SupervisedProgram<'a> {
     }
 
     /// Judges a change of a file, and says what the file is before it. Records nothing, except that a change was observed
-    /// if the settings only observe. `states` are those in which the program may know the file to be: if there are none, what
+    /// if the settings only observe. A deletion is one of a file that the program has not made itself. `states` are those in which the program may know the file to be: if there are none, what
     /// the turn knows decides. `open`: the program has the file open for writing itself, so a busy file is its own.
     pub fn judge(
         &self,
         path: &Path,
-        extent: Extent,
+        action: Action,
         states: &[FileState],
         open: bool,
     ) -> Result<std::result::Result<FileState, Refusal>> {
@@ -120,7 +122,7 @@ impl<'a> SupervisedProgram<'a> {
         if open && look.quiet != Quiet::Held {
             return Ok(Ok(look.state));
         }
-        Ok(match self.refusal(&way, path, extent, states, &look)? {
+        Ok(match self.refusal(&way, path, action, states, &look)? {
             Some(refusal) => Err(refusal),
             None => Ok(look.state),
         })
@@ -131,21 +133,27 @@ impl<'a> SupervisedProgram<'a> {
         &self,
         way: &Way,
         path: &Path,
-        extent: Extent,
+        action: Action,
         states: &[FileState],
         look: &Look,
     ) -> Result<Option<Refusal>> {
-        let expected = match states {
-            [] => Expected::Baseline,
-            states if states.contains(&look.state) => return Ok(None),
-            [first, ..] => Expected::state(*first),
+        let mut unfinished = UnfinishedFiles::default();
+        let deletes = action == Action::Delete;
+        let change = Change::new(path, action);
+        let reason = match states {
+            // What the program has read, its agent has not seen.
+            states if states.contains(&look.state) && deletes => {
+                unfinished.judge(&self.request, &way.path, &change)?.1
+            }
+            states if states.contains(&look.state) => None,
+            states => {
+                let expected = states.first().map_or(Expected::Baseline, |first| Expected::state(*first));
+                self.request.turn.about_to_change(&way.names, &way.path)?;
+                judge_now(&self.request, way, &change.expecting(expected), look, &mut unfinished)?
+            }
         };
-        let change = Change::new(path, Action::ByProgram { extent, result: None }).expecting(expected);
-        self.request.turn.about_to_change(&way.names, &way.path)?;
-        match judge_now(&self.request, way, &change, look)? {
-            Some(reason) => object(&self.request, &way.path, reason),
-            None => Ok(None),
-        }
+        unfinished.record_noted(&self.request)?;
+        reason.map_or(Ok(None), |reason| object(&self.request, &way.path, reason))
     }
 
     /// Renames a file over another one for the program, but only if the other one is what the program knows: a compare and
@@ -176,7 +184,8 @@ impl<'a> SupervisedProgram<'a> {
             old.refresh()?;
             let (before, after) = (FileState::Present(old.hash()?), FileState::Present(new.hash()?));
             let look = Look { state: before, text: None, quiet: Quiet::Held, changed: old.changed() };
-            if let Some(refusal) = self.refusal(&way, to, Extent::Whole, states, &look)? {
+            let whole = Action::by_program(Extent::Whole);
+            if let Some(refusal) = self.refusal(&way, to, whole, states, &look)? {
                 return Ok(Err(refusal));
             }
             if before == after {

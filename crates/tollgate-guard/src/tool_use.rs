@@ -25,6 +25,7 @@ use crate::root::Root;
 use crate::stage::ChangeId;
 use crate::stripe_lock::StripeLocks;
 use crate::turn::{Extent, FileState, TurnState};
+use crate::unfinished::UnfinishedFiles;
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::event::{Event, FileChanged, Guarantee, Mutation, MutationStatus, RefusalStatus};
 use tollgate_base::ledger::{Entry, Line};
@@ -131,15 +132,16 @@ fn check<'a>(
         }
         Err(refusal) => return refuse(request, vec![refusal]),
     };
-    let mut refusals = Vec::new();
+    let (mut refusals, mut unfinished) = (Vec::new(), UnfinishedFiles::default());
     for ToolTarget { change, way, before, .. } in &mut targets {
         request.turn.about_to_change(&way.names, &way.path)?;
         let look = Look::at(root, &way.path)?;
         *before = look.state;
-        if let Some(reason) = judge_now(request, way, change, &look)? {
+        if let Some(reason) = judge_now(request, way, change, &look, &mut unfinished)? {
             refusals.extend(by_mode(request, &way.path, Err(reason))?.err());
         }
     }
+    unfinished.record_noted(request)?;
     match refusals.is_empty() {
         true => Ok(Outcome::Done(Some((locks, targets)))),
         false => refuse(request, refusals),
@@ -199,7 +201,7 @@ pub(crate) fn before(request: &Request<'_>, tool_use: &ToolUse) -> Result<Outcom
 /// Once it has the locks, this ends every reservation and records every change, whatever fails on the way: the tool has run, and
 /// nobody else would do it. Then it returns the first fault.
 pub(crate) fn after(root: &Root, turn: &dyn TurnState, ticket: Ticket, result: ToolResult) -> Result<()> {
-    let request = Request { root, turn, tool: &ticket.tool, level: None, fences: &[] };
+    let request = Request { root, turn, tool: &ticket.tool, level: None, fences: &[], removed: &[] };
     let used = |path: &FilePath| {
         let names = ticket.names.iter().filter(|(_, to)| to == path.as_path());
         turn.used(&names.map(|(name, _)| name.clone()).collect::<Vec<_>>(), path)

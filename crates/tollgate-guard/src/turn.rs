@@ -34,7 +34,7 @@ pub struct Sighting {
     /// The hash of the first successful read.
     pub(crate) first: Option<Digest>,
     pub(crate) last: FileState,
-    /// A newer state that the agent has seen in part, after a refusal. Enough for an edit, not for an overwrite.
+    /// A state that the agent has seen in part: its first look, or a newer state after a refusal. Enough for an edit.
     pub(crate) part: Option<FileState>,
     /// The agent's last write to this file was refused, and it has not read the whole file since.
     pub(crate) refused: bool,
@@ -44,6 +44,11 @@ impl Sighting {
     /// The first read in this turn.
     pub fn new(state: FileState) -> Self {
         Self { first: state.digest(), ..Self::unread(state) }
+    }
+
+    /// The first read in this turn, of a part.
+    fn in_part(state: FileState) -> Self {
+        Self { part: Some(state), ..Self::new(state) }
     }
 
     /// The agent knows this state, but not from a read.
@@ -64,6 +69,11 @@ impl Sighting {
         }
     }
 
+    /// Whether the agent has seen all of this state, or made it.
+    pub fn is_all_of(&self, state: FileState) -> bool {
+        self.last == state && self.part != Some(state)
+    }
+
     /// The agent read the file again.
     #[must_use]
     pub fn read(self, state: FileState, shown: Extent) -> Self {
@@ -82,7 +92,7 @@ impl Sighting {
         Self { first: self.first, ..Self::unread(state) }
     }
 
-    /// The same, for a path about which this was known.
+    /// What is known of a file that was moved to a path of which the turn knew `other`.
     fn moved_over(self, other: Option<Self>) -> Self {
         Self { first: other.and_then(|other| other.first).or(self.first), ..self }
     }
@@ -137,7 +147,19 @@ pub trait TurnState {
 
     /// Records a read.
     fn observe(&self, path: &FilePath, state: FileState, shown: Extent) -> Result<()> {
-        self.update(path, &mut |seen| Some(seen.map_or(Sighting::new(state), |seen| seen.read(state, shown))))
+        self.update(path, &mut |seen| {
+            Some(match (seen, shown) {
+                (Some(seen), _) => seen.read(state, shown),
+                (None, Extent::Whole) => Sighting::new(state),
+                (None, Extent::Part) => Sighting::in_part(state),
+            })
+        })
+    }
+
+    /// Whether the agent has seen all of this state of a file or made it, in this turn or an earlier one of its session.
+    fn has_seen(&self, path: &FilePath, state: FileState) -> Result<bool> {
+        let is_seen = |sighting: Option<Sighting>| sighting.is_some_and(|sighting| sighting.is_all_of(state));
+        Ok(is_seen(self.get(path)?) || is_seen(self.session().get(path)?))
     }
 
     /// Records a refusal. Does nothing for a file that the agent has never seen.
@@ -176,12 +198,12 @@ pub trait TurnState {
         for name in names.iter().map(PathBuf::as_path).chain([path.as_path()]) {
             let before = session.led_to(name)?.unwrap_or_else(|| FilePath::trusted(name.to_owned()));
             if before != *path
-                && let Some(state) = session.get(&before)?
+                && let Some(sighting) = session.get(&before)?
             {
-                return Ok(Some(state));
+                return Ok(Some(sighting.last));
             }
         }
-        session.get(path)
+        Ok(session.get(path)?.map(|sighting| sighting.last))
     }
 
     /// What the turn knows of another file that the agent means by these names: one of them led there when the agent last used
@@ -276,7 +298,7 @@ impl TurnState for Turn {
         let Some(sighting) = change(memory.files.get(path).copied()) else { return Ok(()) };
         memory.files.insert(path.clone(), sighting);
         // Under the lock, so that the session does not learn an older state last.
-        self.session.set(path, sighting.last)
+        self.session.set(path, sighting)
     }
 
     fn led_to(&self, name: &Path) -> Result<Option<FilePath>> {

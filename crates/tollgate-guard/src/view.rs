@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use crate::change::{Action, Change, CommandLook, Expected, StartState};
 use crate::commit::{AppliedChange, Base, ByCommand, FolderChange, NewContent, Operation, Plan};
 use crate::explain::{object, refuse};
+use crate::git_rules;
 use crate::guard::{Permit, judged, lock, stale};
 use crate::judge::{is_busy, objection};
 use crate::look::Look;
@@ -20,6 +21,7 @@ use crate::path::{EscapedPath, FilePath};
 use crate::place::{Place, Way};
 use crate::refusal::{Outcome, Reason, Refusal};
 use crate::request::Request;
+use crate::unfinished::UnfinishedFiles;
 use tollgate_base::digest::Digest;
 use tollgate_base::error::{At, Fault, Result};
 use tollgate_base::lock::Pauses;
@@ -52,8 +54,15 @@ pub(crate) fn commit(
         request.fences = &[];
     }
     let path_of = |path: &Path| FilePath::trusted(root.path().join(path));
+    let is_checkout = |folder: &PathBuf| folder.join(".git").symlink_metadata().is_ok();
+    let removed = changes.folders.iter().filter(|(_, mode)| mode.is_none());
+    let removed: Vec<PathBuf> = removed.map(|(path, _)| root.path().join(path)).filter(is_checkout).collect();
+    let request = Request { removed: &removed, ..request };
     let mut refusals = Vec::new();
-    for (path, _) in changes.folders.iter().filter(|(path, _)| root.protects_from_commands(path)) {
+    let is_protected = |(path, mode): &&(PathBuf, Option<u32>)| {
+        request.protects_from_command(&root.path().join(path), mode.is_none())
+    };
+    for (path, _) in changes.folders.iter().filter(is_protected) {
         refusals.extend(object(&request, &path_of(path), Reason::Protected)?);
     }
     let folder_change =
@@ -77,6 +86,8 @@ pub(crate) fn commit(
     if let Some(path) = locked_by_git(&request, &paths) {
         return refuse(&request, vec![Refusal::new(path_of(path), Reason::Busy { holder: None })]);
     }
+    let mut unfinished = UnfinishedFiles::default();
+    unfinished.ask_about(&request, &changes.files)?;
     for (path, start) in &changes.reads {
         let path = path_of(path);
         let reason = objection(Base::Since(*start), &Look::at(root, &path)?);
@@ -84,6 +95,8 @@ pub(crate) fn commit(
             refusals.extend(object(&request, &path, reason)?);
         }
     }
+    refusals.extend(git_rules::judge(&request, &changes.files, &mut unfinished)?);
+    let learned = git_rules::learned(&request, &changes.files)?;
     let mut plans = Vec::with_capacity(changes.files.len());
     let mut links = KnownLinks::default();
     for change in changes.files {
@@ -93,7 +106,7 @@ pub(crate) fn commit(
         if asks_agent && was_there(&request, &place) {
             place.way.names = links.names_of(&request, place.path())?;
         }
-        match judged(&request, &place.way, &change)? {
+        match judged(&request, &place.way, &change, &mut unfinished)? {
             Ok(base) => plans.push(plan(&request, place, change.action, base)?),
             Err(refusal) => refusals.push(refusal),
         }
@@ -110,7 +123,11 @@ pub(crate) fn commit(
     }
     // What is removed makes room for what is put there. A commit is undone in the reverse order.
     plans.sort_by_key(|plan| !matches!(plan.operation, Operation::Remove));
-    Permit { request, plans, later, locks }.commit()
+    let outcome = Permit { request, plans, later, locks }.commit()?;
+    if let Outcome::Done(_) = &outcome {
+        learned.iter().try_for_each(|(path, state)| request.turn.wrote(path, *state))?;
+    }
+    Ok(outcome)
 }
 
 /// A file of a git directory that a git outside of the view is about to replace. Waits a moment for its end.

@@ -15,11 +15,11 @@ use tollgate_vault::{ClaimId, ClaimLock, StepId};
 pub(crate) struct HeldClaims {
     /// What claims of this process are marked with.
     token: u64,
-    alive: Alive,
+    alive: LiveClaims,
 }
 
 /// The claims whose locks live.
-type Alive = Arc<Mutex<BTreeMap<ClaimId, HeldLease>>>;
+type LiveClaims = Arc<Mutex<BTreeMap<ClaimId, HeldLease>>>;
 
 /// What is known about the lease of a held claim. Times are in milliseconds since the machine was started: the lease goes on while
 /// the machine sleeps.
@@ -33,7 +33,7 @@ struct HeldLease {
 }
 
 /// Ends a held claim when it is dropped.
-struct HeldGuard(ClaimId, Alive);
+struct HeldGuard(ClaimId, LiveClaims);
 
 impl Drop for HeldGuard {
     fn drop(&mut self) {

@@ -19,7 +19,7 @@ use tokio_postgres::{AsyncMessage, Client, Config, Connection, Notification, Row
 use tollgate_base::error::Fault;
 
 use crate::options::{PostgresHost, PostgresOptions, PostgresTls};
-use crate::tls::{Secured, TlsClient};
+use crate::tls::{EncryptedStream, TlsClient};
 
 /// How long a connection may be silent before the kernel asks whether the other side is there.
 const KEEPALIVE: Duration = Duration::from_secs(15);
@@ -206,7 +206,7 @@ impl DbLink {
         self.wait(until, self.client.query(&statement, params))
     }
 
-    /// The same, with a second statement that follows at once. It is a transaction of its own, and nobody waits for its answer:
+    /// Sends a query, and a second statement that follows at once. That one is a transaction of its own, and nobody waits for its answer:
     /// both are sent together, so the server carries it out even if this process ends.
     pub(crate) fn query_and(
         &mut self,
@@ -258,7 +258,7 @@ impl DbLink {
 }
 
 /// Moves bytes and hands notifications on, until the connection ends.
-async fn drive(mut connection: Connection<Socket, Secured>, listen: Option<Listen>) {
+async fn drive(mut connection: Connection<Socket, EncryptedStream>, listen: Option<Listen>) {
     while let Some(Ok(message)) = poll_fn(|cx| connection.poll_message(cx)).await {
         if let (AsyncMessage::Notification(heard), Some(listen)) = (message, &listen) {
             listen(&heard);

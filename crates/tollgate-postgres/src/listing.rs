@@ -10,7 +10,7 @@ use tokio_postgres::Row;
 use tollgate_base::error::Result;
 use tollgate_base::task::{State, TaskName};
 use tollgate_vault::brief::HEAD;
-use tollgate_vault::store::{Scan, Unfit};
+use tollgate_vault::store::{NotATask, Scan};
 use tollgate_vault::{ClaimRecord, Task, TaskSummary};
 
 use crate::fields::{slot, time, version};
@@ -36,7 +36,7 @@ const CHANGED: &str = "select f.deletions, pg_snapshot_xmin(pg_current_snapshot(
 pub(crate) struct StateListing {
     /// `None` before the first listing.
     seen: Option<ListedUpTo>,
-    tasks: HashMap<i64, Result<TaskSummary, Unfit>>,
+    tasks: HashMap<i64, Result<TaskSummary, NotATask>>,
 }
 
 #[derive(Clone, Copy)]
@@ -88,10 +88,10 @@ impl StateListing {
 }
 
 /// The summary of a task, from a row with the columns of a listing.
-pub(crate) fn summary(row: &Row, state: State) -> Result<TaskSummary, Unfit> {
+pub(crate) fn summary(row: &Row, state: State) -> Result<TaskSummary, NotATask> {
     let name: &str = row.get(3);
     let slot = slot(row.get(4), row.get(5));
-    let unfit = |why: String| Unfit { name: name.escape_debug().to_string(), state, why };
+    let unfit = |why: String| NotATask { name: name.escape_debug().to_string(), state, why };
     let task = TaskName::of_file(name).map_err(|fault| unfit(fault.to_string()))?;
     let slot = slot.map_err(|fault| unfit(fault.to_string()))?;
     let modified = time(row, 8);

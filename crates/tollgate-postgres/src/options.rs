@@ -43,9 +43,9 @@ impl PostgresHost {
 /// Whether and how the connection is encrypted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PostgresTls {
-    /// It is not.
+    /// The connection is not encrypted.
     Off,
-    /// It is, and the server's certificate is verified.
+    /// The connection is encrypted, and the server's certificate is verified.
     VerifyFull {
         /// A PEM file with the certificates to trust; `None`: those that the system trusts.
         ca: Option<PathBuf>,

@@ -14,10 +14,10 @@ const WAIT: Duration = Duration::from_secs(1);
 
 /// Asks the database whether it is there.
 #[derive(Default)]
-pub(crate) struct Probe(Arc<(Mutex<Probed>, Condvar)>);
+pub(crate) struct Probe(Arc<(Mutex<ProbeState>, Condvar)>);
 
 #[derive(Default)]
-struct Probed {
+struct ProbeState {
     /// Since when a thread waits for the answer.
     since: Option<Instant>,
     /// What the last answer was, if it was a fault.
@@ -36,7 +36,8 @@ impl Probe {
                 let ask = move || {
                     let answer = links.call("select 1", &[], AnswerTime::Short).map_err(Failure::fault);
                     let fault = answer.err().map(|fault| fault.to_string());
-                    *shared.0.lock().unwrap_or_else(PoisonError::into_inner) = Probed { since: None, fault };
+                    *shared.0.lock().unwrap_or_else(PoisonError::into_inner) =
+                        ProbeState { since: None, fault };
                     shared.1.notify_all();
                 };
                 if let Err(error) = thread::Builder::new().name("tollgate-probe".to_owned()).spawn(ask) {

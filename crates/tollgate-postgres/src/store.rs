@@ -21,7 +21,7 @@ use tollgate_vault::state::Slot;
 use tollgate_vault::step::TextEdit;
 use tollgate_vault::store::{QueuePage, Scan, Wake, Watch};
 use tollgate_vault::{
-    Agent, Claim, ClaimId, ClaimLock, Landed, Step, StepId, StepOutcome, Store, Task, TaskSummary,
+    Agent, Claim, ClaimId, ClaimLock, Step, StepId, StepOutcome, Store, Task, TaskAfterStep, TaskSummary,
 };
 
 use crate::checkup;
@@ -254,7 +254,7 @@ impl Store for PostgresStore {
                     self.held.taken(&owner.id, &step.id);
                 }
                 let task = TaskName::of_file(name)?;
-                Ok(StepOutcome::Done(Landed { task, slot: step.to.clone(), path: None }))
+                Ok(StepOutcome::Done(TaskAfterStep { task, slot: step.to.clone(), path: None }))
             }
             None => Ok(StepOutcome::Conflict),
         }
@@ -269,7 +269,7 @@ impl Store for PostgresStore {
             Err(failure) => return Err(failure.fault()),
         };
         let is_added = rows.first().is_some_and(|row| row.get(0));
-        let landed = || Landed { task: task.clone(), slot: Slot::NEEDS_ACTION, path: None };
+        let landed = || TaskAfterStep { task: task.clone(), slot: Slot::NEEDS_ACTION, path: None };
         Ok(if is_added { StepOutcome::Done(landed()) } else { StepOutcome::Conflict })
     }
 

@@ -69,7 +69,7 @@ fn unreadable(path: &Path, error: &dyn std::fmt::Display) -> Fault {
 pub(crate) struct Handshake(Option<(TlsConnector, ServerName<'static>)>);
 
 impl MakeTlsConnect<Socket> for TlsClient {
-    type Stream = Secured;
+    type Stream = EncryptedStream;
     type TlsConnect = Handshake;
     type Error = io::Error;
 
@@ -81,30 +81,30 @@ impl MakeTlsConnect<Socket> for TlsClient {
 }
 
 impl TlsConnect<Socket> for Handshake {
-    type Stream = Secured;
+    type Stream = EncryptedStream;
     type Error = io::Error;
-    type Future = BoxFuture<'static, io::Result<Secured>>;
+    type Future = BoxFuture<'static, io::Result<EncryptedStream>>;
 
     fn connect(self, stream: Socket) -> Self::Future {
         async {
             let (connector, name) = self.0.ok_or_else(|| io::Error::other("encryption is off"))?;
-            Ok(Secured(Box::new(connector.connect(name, stream).await?)))
+            Ok(EncryptedStream(Box::new(connector.connect(name, stream).await?)))
         }
         .boxed()
     }
 }
 
 /// An encrypted stream.
-pub(crate) struct Secured(Box<Encrypted<Socket>>);
+pub(crate) struct EncryptedStream(Box<Encrypted<Socket>>);
 
-impl TlsStream for Secured {
+impl TlsStream for EncryptedStream {
     fn channel_binding(&self) -> ChannelBinding {
         // The certificate is verified with its name, so nobody is in the middle.
         ChannelBinding::none()
     }
 }
 
-impl AsyncRead for Secured {
+impl AsyncRead for EncryptedStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -114,7 +114,7 @@ impl AsyncRead for Secured {
     }
 }
 
-impl AsyncWrite for Secured {
+impl AsyncWrite for EncryptedStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut *self.0).poll_write(cx, buf)
     }

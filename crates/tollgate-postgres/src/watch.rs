@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use tokio_postgres::Notification;
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::task::{State, TaskName};
-use tollgate_vault::store::{Hint, Noticed, Wake};
+use tollgate_vault::store::{Hint, NoticedChange, Wake};
 
 use crate::link::{DbLink, Failure, Listen};
 use crate::pool::DbLinks;
@@ -107,8 +107,8 @@ fn step_numbers(link: &mut DbLink, links: &DbLinks) -> Result<StepNumbers, Failu
 fn hint(told: &str, states: &[State]) -> Option<Hint> {
     // A worker looks at what has come. If it looked at what has gone, each claim would cost a look of every worker.
     let (told, noticed) = match told.strip_prefix('-') {
-        Some(left) => (left, Noticed::Touched),
-        None => (told, Noticed::MovedIn),
+        Some(left) => (left, NoticedChange::Touched),
+        None => (told, NoticedChange::MovedIn),
     };
     let (state, name) = told.split_once('/')?;
     let state: State = state.parse().ok()?;

@@ -36,12 +36,20 @@ pub use record::{RecordFile, RunRecord};
 pub use request::{ChangedRead, ReadsCount, RunRequest};
 pub use supervisor::Supervisor;
 
-/// The level of the run in which this process is, as the kernel says. Unlike a variable, no command can hide it.
+/// The level of the run in which this process is, as the kernel says, whatever the variables are.
 pub fn level_here() -> Option<RunLevel> {
     #[cfg(target_os = "linux")]
     return sys::seccomp::level_here();
     #[cfg(not(target_os = "linux"))]
     None
+}
+
+/// Whether this process is in a run whose front cannot be reached, because a sandbox around the run allows no sockets.
+pub fn is_without_door() -> bool {
+    #[cfg(target_os = "linux")]
+    return sys::seccomp::is_without_door();
+    #[cfg(not(target_os = "linux"))]
+    false
 }
 
 /// Runs a command at the strongest level that is possible, or at the one that was asked for.

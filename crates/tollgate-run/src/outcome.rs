@@ -150,7 +150,7 @@ pub struct ChangedFile {
     pub before: Option<Digest>,
     /// Its hash after the run; `None` if it was deleted.
     pub after: Option<Digest>,
-    /// It is a symbolic link now, and the hash is that of the path in it.
+    /// The file is a symbolic link now, and the hash is that of the path in it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub link: bool,
 }

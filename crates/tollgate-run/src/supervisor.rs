@@ -72,6 +72,7 @@ mod two_processes {
 
     use rustix::event::{PollFd, PollFlags, poll};
     use rustix::net::RecvFlags;
+    use rustix::net::sockopt::socket_peercred;
     use rustix::process::{
         Pid, PidfdFlags, Signal, getpid, getppid, kill_process, pidfd_open, set_child_subreaper,
         set_parent_process_death_signal,
@@ -105,9 +106,9 @@ mod two_processes {
         let mask = sys::block(&PASSED_ON).at("block", "signals")?;
         let front = getpid();
         match sys::fork().at("start", "a process")? {
-            Some(_) => {
+            Some(supervisor) => {
                 drop(to);
-                let end = Front { from, mask, carry, door: None, carried: Vec::new() }.wait();
+                let end = Front { from, supervisor, mask, carry, door: None, carried: Vec::new() }.wait();
                 drop(mask.set());
                 Ok(Side::Front(end.at("wait for", "the supervisor")?))
             }
@@ -170,6 +171,7 @@ mod two_processes {
     /// The process in front.
     struct Front<'a> {
         from: UnixStream,
+        supervisor: Pid,
         /// The signals that this process blocked when it started.
         mask: SignalMask,
         carry: &'a dyn Fn() -> Command,
@@ -220,8 +222,9 @@ mod two_processes {
                     }
                 }
                 if knocked && let Some(Ok((connection, _))) = self.door.as_ref().map(UnixListener::accept) {
-                    // A call that cannot be started: the connection ends without an answer.
-                    self.carried.extend(self.start(connection).ok());
+                    // A call that cannot be started, or that is not for this run: the connection ends without an answer.
+                    self.carried
+                        .extend(self.is_own(&connection).then(|| self.start(connection).ok()).flatten());
                 }
                 self.end_carried();
                 if let Some(pid) = command {
@@ -250,6 +253,16 @@ mod two_processes {
             };
             let is = |at: usize| !ready[at].revents().is_empty();
             Ok([is(0), is(1), door.is_some() && is(2)])
+        }
+
+        /// Whether a process of this run calls. Commands of other runs see the door, too, and have another agent. What a command leaves
+        /// behind becomes a child of the supervisor.
+        fn is_own(&self, connection: &UnixStream) -> bool {
+            let mut process = socket_peercred(connection).ok().map(|peer| peer.pid);
+            while process.is_some_and(|process| process != self.supervisor) {
+                process = process.and_then(parent);
+            }
+            process.is_some()
         }
 
         /// Starts the process that carries a call out.
@@ -285,6 +298,14 @@ mod two_processes {
                 Err(_) => false,
             });
         }
+    }
+
+    fn parent(process: Pid) -> Option<Pid> {
+        let stat = std::fs::read(format!("/proc/{}/stat", process.as_raw_nonzero())).ok()?;
+        // The name of the program is in brackets, and may have any bytes.
+        let stat = String::from_utf8_lossy(&stat);
+        let (_, rest) = stat.rsplit_once(')')?;
+        Pid::from_raw(rest.split_whitespace().nth(1)?.parse().ok()?)
     }
 
     /// Whether the other side has ended.

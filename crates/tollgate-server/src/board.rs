@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use tollgate::error::Result;
 use tollgate::vault::brief::Rank;
 use tollgate::vault::state::{Slot, State};
-use tollgate::vault::store::{TaskSummary, Unfit};
+use tollgate::vault::store::{NotATask, TaskSummary};
 use tollgate::vault::{TaskName, Vault};
 
 /// All tasks of a vault.
@@ -27,7 +27,7 @@ pub struct Column {
     keys: HashMap<(Slot, TaskName), Key>,
     ages: BTreeSet<(Timestamp, TaskName)>,
     /// Files in the folder that cannot be tasks.
-    pub unfit: Vec<Unfit>,
+    pub unfit: Vec<NotATask>,
 }
 
 /// The order of a column: the order in which tasks are claimed, unreadable ones first; in final states the newest first.

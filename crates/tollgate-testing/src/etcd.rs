@@ -90,7 +90,7 @@ impl Cluster {
         self.url_of(&nodes.join(","))
     }
 
-    /// The same through these nodes.
+    /// An address of this cluster through these nodes, with a prefix of its own.
     pub fn url_of(&self, nodes: &str) -> String {
         format!("etcd://{nodes}/test-{}", self.prefixes.fetch_add(1, Ordering::SeqCst))
     }

@@ -16,6 +16,12 @@ use std::time::{Duration, Instant};
 /// Longer than anything takes on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(180);
 
+/// Waits until this is true. Fails if it does not become so.
+#[track_caller]
+pub fn until_true(what: &str, mut is_so: impl FnMut() -> bool) {
+    until(what, || is_so().then_some(()));
+}
+
 /// Waits until something happens. Fails if it does not.
 #[track_caller]
 pub fn until<T>(what: &str, mut there: impl FnMut() -> Option<T>) -> T {

@@ -115,7 +115,7 @@ impl Server {
         Self::start_on(PORT, settings)
     }
 
-    /// The same, on this port, which is also in the name of its socket.
+    /// Starts a server on this port, which is also in the name of its socket, with these lines in its configuration.
     pub fn start_on(port: u16, settings: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         run(Command::new("cp").arg("-a").arg(template().join("data")).arg(folder.path()));

@@ -16,7 +16,7 @@ use crate::block::author_len;
 use crate::frontmatter::{ACTION, FoundValue, Value, Words};
 use tollgate_base::task::TaskName;
 
-pub use crate::frontmatter::Broken;
+pub use crate::frontmatter::UnreadableTask;
 
 /// The longest text of an author, in bytes: as much as a person can be shown before a decision. An action could stand at
 /// the end of it, so a task whose text is longer is broken.
@@ -77,11 +77,11 @@ pub type Rank = (Priority, Reverse<bool>, Option<Timestamp>, Timestamp);
 
 impl Brief {
     /// Reads the first [`HEAD`] bytes of a file.
-    pub fn read(head: &[u8]) -> Result<Self, Broken> {
+    pub fn read(head: &[u8]) -> Result<Self, UnreadableTask> {
         let author = &head[..author_len(head)];
         if author.len() > LONGEST {
             let what = "its text has more than 1 MiB, and an action at the end of it would not be seen";
-            return Err(Broken(what.to_owned()));
+            return Err(UnreadableTask(what.to_owned()));
         }
         let text = String::from_utf8_lossy(author);
         let words = Words::read(&text)?;
@@ -123,13 +123,15 @@ pub fn sortable(time: Timestamp) -> String {
 
 /// What an author wrote in frontmatter or in bold under this key, which has no `_`, `-` or capitals here. For readers of files
 /// that are not tasks of a vault.
-pub fn values(text: &str, key: &str) -> Result<Vec<String>, Broken> {
+pub fn values(text: &str, key: &str) -> Result<Vec<String>, UnreadableTask> {
     let mut values = Vec::new();
     for FoundValue { line, value, .. } in Words::read(text)?.get(&[key]) {
         match value {
             Value::One(text) => values.push(text.clone()),
             Value::Many(items) => values.extend_from_slice(items),
-            Value::Odd(_) => return Err(Broken::at(*line, &format!("has a `{key}` that cannot be read"))),
+            Value::Odd(_) => {
+                return Err(UnreadableTask::at(*line, &format!("has a `{key}` that cannot be read")));
+            }
         }
     }
     values.retain(|value| !value.is_empty());
@@ -144,26 +146,26 @@ fn agreed<T: PartialEq>(
     keys: &[&str],
     what: &str,
     read: impl Fn(&str) -> Option<T>,
-) -> Result<Option<T>, Broken> {
+) -> Result<Option<T>, UnreadableTask> {
     let mut agreed: Option<(usize, T)> = None;
     for FoundValue { line, key, value } in words.get(keys) {
         let text = match value {
             Value::One(text) if text.is_empty() => continue,
             Value::One(text) => text,
             Value::Many(_) => {
-                return Err(Broken::at(*line, &format!("has a list, but `{key}` must be one value")));
+                return Err(UnreadableTask::at(*line, &format!("has a list, but `{key}` must be one value")));
             }
             Value::Odd(line) => {
-                return Err(Broken::at(*line, &format!("must have one plain value for `{key}`")));
+                return Err(UnreadableTask::at(*line, &format!("must have one plain value for `{key}`")));
             }
         };
         let Some(value) = read(text) else {
             let text: String = text.chars().take(40).collect();
-            return Err(Broken::at(*line, &format!("has `{key}: {text}`, which is not {what}")));
+            return Err(UnreadableTask::at(*line, &format!("has `{key}: {text}`, which is not {what}")));
         };
         match &agreed {
             Some((first, other)) if *other != value => {
-                return Err(Broken::at(*line, &format!("has another `{key}` than line {first}")));
+                return Err(UnreadableTask::at(*line, &format!("has another `{key}` than line {first}")));
             }
             Some(_) => {}
             None => agreed = Some((*line, value)),
@@ -203,7 +205,7 @@ fn heading(text: &str) -> Option<&str> {
     Some(first.strip_prefix("# ")?.trim_end_matches('#'))
 }
 
-fn action(words: &Words) -> Result<Option<String>, Broken> {
+fn action(words: &Words) -> Result<Option<String>, UnreadableTask> {
     let read = |text: &str| {
         let is_word = text.len() <= 128 && !text.chars().any(char::is_control);
         is_word.then(|| text.to_owned())
@@ -233,7 +235,7 @@ pub fn read_due(text: &str) -> Option<Timestamp> {
 /// The most tasks that one task waits for. Every claim and every list looks each of them up, for everybody.
 const MOST_AFTER: usize = 256;
 
-fn after(words: &Words) -> Result<Vec<TaskName>, Broken> {
+fn after(words: &Words) -> Result<Vec<TaskName>, UnreadableTask> {
     let (mut after, mut seen) = (Vec::new(), HashSet::new());
     for FoundValue { line, key, value } in
         words.get(&["after", "dependson", "dependencies", "blockedby", "depends"])
@@ -242,12 +244,13 @@ fn after(words: &Words) -> Result<Vec<TaskName>, Broken> {
             Value::One(text) => text.split(',').collect(),
             Value::Many(items) => items.iter().map(String::as_str).collect(),
             Value::Odd(line) => {
-                return Err(Broken::at(*line, &format!("must have a list of tasks for `{key}`")));
+                return Err(UnreadableTask::at(*line, &format!("must have a list of tasks for `{key}`")));
             }
         };
         for name in names.into_iter().map(link_target).filter(|name| !name.is_empty()) {
-            let wrong =
-                |error| Broken::at(*line, &format!("waits for something that is not a task: {error}"));
+            let wrong = |error| {
+                UnreadableTask::at(*line, &format!("waits for something that is not a task: {error}"))
+            };
             let task: TaskName = name.parse().map_err(wrong)?;
             if !seen.insert(task.clone()) {
                 continue;
@@ -256,7 +259,7 @@ fn after(words: &Words) -> Result<Vec<TaskName>, Broken> {
                 let what = format!(
                     "waits for more than {MOST_AFTER} tasks: let it wait for one that waits for the others"
                 );
-                return Err(Broken::at(*line, &what));
+                return Err(UnreadableTask::at(*line, &what));
             }
             after.push(task);
         }
@@ -365,7 +368,7 @@ mod tests {
             ("due: tomorrow", "line 2 has `due: tomorrow`, which is not a day"),
             ("due: 2026-11-31", "line 2"),
         ] {
-            let Broken(why) = Brief::read(format!("---\n{line}\n---").as_bytes()).unwrap_err();
+            let UnreadableTask(why) = Brief::read(format!("---\n{line}\n---").as_bytes()).unwrap_err();
             assert!(why.contains(word), "{line}: {why}");
         }
     }
@@ -376,7 +379,7 @@ mod tests {
             |names: &[String]| Brief::read(format!("---\nafter: [{}]\n---", names.join(",")).as_bytes());
         let names = |count: usize| (0..count).map(|name| format!("t{name}")).collect::<Vec<_>>();
         assert_eq!(waiting(&names(MOST_AFTER)).unwrap().after.len(), MOST_AFTER);
-        let Broken(why) = waiting(&names(MOST_AFTER + 1)).unwrap_err();
+        let UnreadableTask(why) = waiting(&names(MOST_AFTER + 1)).unwrap_err();
         assert_eq!(
             why,
             "line 2 waits for more than 256 tasks: let it wait for one that waits for the others"

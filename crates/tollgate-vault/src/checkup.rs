@@ -6,7 +6,7 @@ use serde::Serialize;
 
 /// What one round with a remote brought.
 #[derive(Debug, Default)]
-pub struct Synced {
+pub struct SyncRound {
     /// The position of the remote: for git, the commit of the branch.
     pub tip: String,
     /// Whether anything was new.
@@ -65,7 +65,7 @@ impl Finding {
         Self { level: Level::Problem, what: what.into(), fix: None }
     }
 
-    /// The same, with what a person can do about it.
+    /// This finding, with what a person can do about it.
     #[must_use]
     pub fn fix(self, fix: impl Into<String>) -> Self {
         Self { fix: Some(fix.into()), ..self }

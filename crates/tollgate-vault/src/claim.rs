@@ -54,14 +54,14 @@ impl Claim {
     }
 
     /// What the author asked for at this claim.
-    pub fn asked(&self) -> Asked {
-        Asked { action: self.action.clone(), author: self.author, sensitive: self.sensitive }
+    pub fn asked(&self) -> ClaimedBrief {
+        ClaimedBrief { action: self.action.clone(), author: self.author, sensitive: self.sensitive }
     }
 }
 
 /// What the author of a task asked for at its last claim. Agents must not change it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Asked {
+pub struct ClaimedBrief {
     /// The action.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<Arc<str>>,
@@ -108,7 +108,7 @@ pub struct ClaimRecord {
     pub released_by: Option<Agent>,
     /// What the author asked for at the last claim, if that claim has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub asked: Option<Asked>,
+    pub asked: Option<ClaimedBrief>,
     /// Who owned the task when somebody moved its file by hand.
     #[serde(skip)]
     pub moved_from: Option<Agent>,

@@ -13,7 +13,7 @@ use crate::claim::ClaimRecord;
 use crate::event::Entry;
 use crate::state::{Slot, State, Verb};
 use crate::step::{Step, StepOutcome, TextEdit};
-use crate::store::{Store, Task, Unfit};
+use crate::store::{NotATask, Store, Task};
 use crate::vault::{TRIES, restless, until_answered};
 use tollgate_base::digest::Digest;
 use tollgate_base::error::{Fault, Result};
@@ -36,7 +36,7 @@ pub struct CopyReport {
     /// What became of the history.
     pub history: CopiedHistory,
     /// What cannot be a task, and was not copied.
-    pub unfit: Vec<Unfit>,
+    pub unfit: Vec<NotATask>,
 }
 
 /// What became of the history.
@@ -44,7 +44,7 @@ pub struct CopyReport {
 pub enum CopiedHistory {
     /// The target has all events of the source; this many of them are new there.
     Added(usize),
-    /// The same, of a source that no longer has its oldest events.
+    /// The target has the events that the source still has, without the oldest; this many of them are new there.
     AddedLatest(usize),
     /// The target has a history of its own, which stays as it is.
     OwnHistory,
@@ -144,7 +144,7 @@ fn working(store: &dyn Store, now: Timestamp) -> Result<Vec<(TaskName, Slot)>> {
 fn inventory(
     store: &dyn Store,
     now: Timestamp,
-) -> Result<(Inventory, BTreeMap<TaskPlace, Timestamp>, Vec<Unfit>)> {
+) -> Result<(Inventory, BTreeMap<TaskPlace, Timestamp>, Vec<NotATask>)> {
     let (mut tasks, mut since, mut unfit) = (Inventory::new(), BTreeMap::new(), Vec::new());
     for state in State::ALL {
         let scan = store.scan(state, now)?;

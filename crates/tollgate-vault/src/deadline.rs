@@ -197,7 +197,7 @@ impl ClaimDeadlines {
         self.end_within(claim, LOCK_WAIT)
     }
 
-    /// The same for a claim whose command must be killed now.
+    /// The claim has ended, and its command must be killed now, so nobody waits long for the lock.
     pub(crate) fn end_soon(&self, claim: &ClaimId) -> Result<()> {
         self.end_within(claim, SHORT_LOCK_WAIT)
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::brief::Broken;
+use crate::brief::UnreadableTask;
 use crate::claim::ClaimId;
 use crate::roles::NotAllowed;
 use crate::state::{Slot, State};
@@ -65,7 +65,7 @@ pub enum Denial {
     #[error("`{0}` is in `{1}`")]
     Elsewhere(TaskName, Slot),
     #[error("`{0}` cannot be read: {1}")]
-    Broken(TaskName, Broken),
+    Broken(TaskName, UnreadableTask),
     #[error("`{0}` was written a moment ago and may not be complete")]
     Young(TaskName, Duration),
     #[error("`{0}` is empty")]

@@ -45,7 +45,7 @@ impl Figures {
         }
     }
 
-    /// The same, with the breaker if it is open.
+    /// These figures, with the breaker if it is open.
     pub(crate) fn with_breaker(self, tally: &Tally, now: Timestamp) -> Self {
         let is_open = |turned: &BreakerTurned| {
             turned.until.is_some_and(|until| now.duration_since(until) < BREAKER_SHOWN)

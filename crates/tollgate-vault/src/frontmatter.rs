@@ -1,7 +1,7 @@
 //! The words a task's author wrote in frontmatter or in bold: `action: send_email`, `**Action**: send_email`. Pure.
 //!
 //! Read is the plain part of YAML that people write by hand: one key a line, scalars, lists. What an own key holds
-//! must be understood or the task is [`Broken`]: a sensitive action that was misread as none would be anybody's to
+//! must be understood or the task is [`UnreadableTask`]: a sensitive action that was misread as none would be anybody's to
 //! execute. So is an action in a place where it may or may not count. What other keys hold is passed over.
 
 use std::borrow::Cow;
@@ -13,9 +13,9 @@ pub(crate) const ACTION: [&str; 2] = ["action", "actiontype"];
 /// Why a task cannot be read. A sentence for its author.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Broken(pub String);
+pub struct UnreadableTask(pub String);
 
-impl Broken {
+impl UnreadableTask {
     pub(crate) fn at(line: usize, what: &str) -> Self {
         Self(format!("line {line} {what}"))
     }
@@ -46,7 +46,7 @@ pub(crate) struct Words(Vec<FoundValue>);
 
 impl Words {
     /// Reads the author's part of a file.
-    pub(crate) fn read(text: &str) -> Result<Self, Broken> {
+    pub(crate) fn read(text: &str) -> Result<Self, UnreadableTask> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         // Old editors end a line with a carriage return alone.
         let text = match text.contains('\r') {
@@ -55,7 +55,7 @@ impl Words {
         };
         if let Some(at) = text.find('\0') {
             let number = 1 + text[..at].matches('\n').count();
-            return Err(Broken::at(number, "has a NUL character: save the file as UTF-8 text"));
+            return Err(UnreadableTask::at(number, "has a NUL character: save the file as UTF-8 text"));
         }
         let mut words = Self::default();
         let mut lines = (1..).zip(text.lines()).peekable();
@@ -66,10 +66,13 @@ impl Words {
             }
             Some((number, line)) if line.trim() == "---" => {
                 let what = "begins frontmatter, which must begin at the start of the first line";
-                return Err(Broken::at(number, what));
+                return Err(UnreadableTask::at(number, what));
             }
             Some((number, line)) if line.trim() == "+++" => {
-                return Err(Broken::at(number, "begins TOML frontmatter: write it in YAML, after `---`"));
+                return Err(UnreadableTask::at(
+                    number,
+                    "begins TOML frontmatter: write it in YAML, after `---`",
+                ));
             }
             _ => {}
         }
@@ -82,12 +85,15 @@ impl Words {
         self.0.iter().filter(move |found| keys.contains(&&*found.key))
     }
 
-    fn read_front<'a>(&mut self, lines: &mut impl Iterator<Item = (usize, &'a str)>) -> Result<(), Broken> {
+    fn read_front<'a>(
+        &mut self,
+        lines: &mut impl Iterator<Item = (usize, &'a str)>,
+    ) -> Result<(), UnreadableTask> {
         // A set, because a text of 1 MiB has room for 150,000 keys.
         let mut keys = HashSet::new();
         for (number, line) in lines {
             let trimmed = line.trim();
-            let broken = |what: &str| Broken(format!("line {number} of its frontmatter {what}"));
+            let broken = |what: &str| UnreadableTask(format!("line {number} of its frontmatter {what}"));
             let is_action = |text: &str| split_key(text).is_some_and(|(key, _)| ACTION.contains(&&*key));
             let item = trimmed.strip_prefix('-').filter(|rest| rest.is_empty() || rest.starts_with(' '));
             if matches!(line.trim_end(), "---" | "...") {
@@ -122,13 +128,13 @@ impl Words {
                 self.0.push(FoundValue { line: number, key, value });
             }
         }
-        Err(Broken("its frontmatter has no closing `---`".to_owned()))
+        Err(UnreadableTask("its frontmatter has no closing `---`".to_owned()))
     }
 
     fn read_bold<'a>(
         &mut self,
         mut lines: std::iter::Peekable<impl Iterator<Item = (usize, &'a str)> + Clone>,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), UnreadableTask> {
         let mut fence: Option<Fence> = None;
         // An action in a code block is an example, if the block is certainly one.
         let mut quoted = None;
@@ -139,7 +145,7 @@ impl Words {
                 } else if names_action(line) && open.is_certain {
                     quoted = quoted.or(Some(number));
                 } else if names_action(line) {
-                    return Err(Broken::at(number, "has an action below an indented code fence"));
+                    return Err(UnreadableTask::at(number, "has an action below an indented code fence"));
                 }
                 continue;
             }
@@ -151,28 +157,30 @@ impl Words {
                 && let Some(number) = misplaced(lines.clone())
             {
                 let what = "has an action in frontmatter that is not at the start of the file";
-                return Err(Broken::at(number, what));
+                return Err(UnreadableTask::at(number, what));
             }
             let Some((key, value)) = bold(line) else {
                 if names_action(line) {
                     let what =
                         "has an action in a place where it may not count: begin a line with `**Action**:`";
-                    return Err(Broken::at(number, what));
+                    return Err(UnreadableTask::at(number, what));
                 }
                 continue;
             };
             if ACTION.contains(&&*key) && line.starts_with(char::is_whitespace) {
-                return Err(Broken::at(number, "has an action, but is indented"));
+                return Err(UnreadableTask::at(number, "has an action, but is indented"));
             }
             let below = lines.peek().map_or("", |(_, below)| below.trim());
             let is_answered_below = !below.is_empty() && !below.starts_with("**") && !below.starts_with('#');
             if ACTION.contains(&&*key) && value.is_empty() && is_answered_below {
-                return Err(Broken::at(number, "has no action after `**Action**:`"));
+                return Err(UnreadableTask::at(number, "has no action after `**Action**:`"));
             }
             self.0.push(FoundValue { line: number, key, value: Value::One(value.to_owned()) });
         }
         match quoted {
-            Some(number) => Err(Broken::at(number, "has an action in a code block that is never closed")),
+            Some(number) => {
+                Err(UnreadableTask::at(number, "has an action in a code block that is never closed"))
+            }
             None => Ok(()),
         }
     }
@@ -435,7 +443,7 @@ mod tests {
             ("---\ntitle: x\n---\n---\naction: pay\n---", "line 5"),
             ("# T\n---\naction: pay\nno end", "line 3"),
         ] {
-            let Broken(why) = Words::read(text).unwrap_err();
+            let UnreadableTask(why) = Words::read(text).unwrap_err();
             assert!(why.contains(word), "{text:?}: {why}");
         }
         for odd in ["&x pay", "!!str pay", "|\n  pay", "{a: b}", "\"p\\u0061y\"", "\n  nested: pay", "[a"] {

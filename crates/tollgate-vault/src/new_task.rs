@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use crate::brief::{Brief, Priority, read_due};
 use crate::denial::Circle;
-use crate::store::Landed;
+use crate::store::TaskAfterStep;
 use crate::vault::Vault;
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::task::TaskName;
@@ -61,21 +61,21 @@ impl Vault {
         after: &[TaskName],
         text: &[u8],
         now: Timestamp,
-    ) -> Result<Result<Landed, Circle>> {
+    ) -> Result<Result<TaskAfterStep, Circle>> {
         match self.circle(name, after, now)? {
             Some(circle) => Ok(Err(circle)),
             None => self.add(name, text, now).map(Ok),
         }
     }
 
-    /// The same under a name that is made from the title, with a number if that name is taken.
+    /// Adds a task under a name that is made from its title, with a number if that name is taken.
     pub fn add_titled(
         &self,
         title: &str,
         after: &[TaskName],
         text: &[u8],
         now: Timestamp,
-    ) -> Result<Result<Landed, Circle>> {
+    ) -> Result<Result<TaskAfterStep, Circle>> {
         let stem = name_of(title);
         for number in 1..=NUMBERS {
             let name: TaskName =

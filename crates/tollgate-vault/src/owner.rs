@@ -15,7 +15,7 @@ use crate::denial::{Allowed, Denial, NotOwner, Owned};
 use crate::rules::{self, Release, lease_until};
 use crate::state::State;
 use crate::step::{Step, StepOutcome, TextEdit};
-use crate::store::{Landed, Task};
+use crate::store::{Task, TaskAfterStep};
 use crate::vault::{TRIES, Vault, restless};
 use tollgate_base::boot_clock::millis_since_boot;
 use tollgate_base::error::{Fault, Result};
@@ -146,7 +146,9 @@ impl Vault {
             }
         }
         match outcome? {
-            StepOutcome::Done(Landed { task, path, .. }) => Ok(Some(Ok(Claimed { task, path, claim, lock }))),
+            StepOutcome::Done(TaskAfterStep { task, path, .. }) => {
+                Ok(Some(Ok(Claimed { task, path, claim, lock })))
+            }
             StepOutcome::Unknown(fault) => Err(fault),
             // It has an owner now; or somebody has only changed its text.
             StepOutcome::Conflict => match self.store().get(name, Some(task.slot.state()), now)? {
@@ -226,7 +228,7 @@ impl Vault {
         id: &ClaimId,
         how: &Release,
         now: Timestamp,
-    ) -> Result<Owned<Landed>> {
+    ) -> Result<Owned<TaskAfterStep>> {
         check_note(how.note.as_deref().unwrap_or_default())?;
         let how = &Release { note: how.note.as_deref().map(block::owners_note), ..how.clone() };
         let next = |task: &Task, claim: &Claim| rules::release(task, claim, how, self.terms(), now);
@@ -252,7 +254,7 @@ impl Vault {
         Ok(owns)
     }
 
-    /// The same for every held claim of this machine, as far as this process can tell which.
+    /// Tells the store that the owners of all held claims of this machine are alive, as far as this process can tell which claims these are.
     pub fn heartbeat_all(&self) -> Result<()> {
         let asked = millis_since_boot();
         let alive = self.store().heartbeat_all()?;
@@ -299,13 +301,13 @@ impl Vault {
     }
 
     /// Where the task is, if this claim has ended by a release: by the worker's own command, for example.
-    pub fn ended(&self, task: &TaskName, id: &ClaimId, now: Timestamp) -> Result<Option<Landed>> {
+    pub fn ended(&self, task: &TaskName, id: &ClaimId, now: Timestamp) -> Result<Option<TaskAfterStep>> {
         // Its name may have been taken where it went.
         for name in [task.beside(id.as_str()), task.clone()] {
             let Some(found) = self.store().get(&name, None, now)? else { continue };
             let text = self.store().read(&found, u64::MAX)?.unwrap_or_default();
             if found.slot.agent().is_none() && block::is_released(&text, id) {
-                return Ok(Some(Landed { task: found.name, slot: found.slot, path: found.path }));
+                return Ok(Some(TaskAfterStep { task: found.name, slot: found.slot, path: found.path }));
             }
         }
         Ok(None)
@@ -331,7 +333,7 @@ impl Vault {
         id: &ClaimId,
         now: Timestamp,
         next: impl Fn(&Task, &Claim) -> Result<Step>,
-    ) -> Result<Owned<Landed>> {
+    ) -> Result<Owned<TaskAfterStep>> {
         for _ in 0..TRIES {
             let (found, claim) = match self.owned(task, id, now)? {
                 Ok(owned) => owned,

@@ -20,7 +20,7 @@ use crate::owner::{ClaimRequest, Claimed};
 use crate::reclaim::Skipped;
 use crate::rules;
 use crate::state::{Slot, State};
-use crate::store::{QueuePage, Ready, TaskSummary, Unfit};
+use crate::store::{NotATask, QueuePage, Ready, TaskSummary};
 use crate::vault::Vault;
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::name::Agent;
@@ -51,7 +51,7 @@ pub struct ClaimQueue {
     /// When the first of these pauses is over.
     pub pause_ends: Option<Timestamp>,
     /// What cannot be a task, or cannot be read.
-    pub unfit: Vec<Unfit>,
+    pub unfit: Vec<NotATask>,
     /// Tasks that were skipped because of a fault.
     pub faults: Vec<Skipped>,
     /// The number of tasks that wait for other tasks.
@@ -173,7 +173,7 @@ impl ClaimQueue {
             (Denial::Twin(_, Slot::InProgress(_)), _) | (_, DenialReason::Lost) => self.lost += 1,
             (_, DenialReason::Blocked) => self.blocked += 1,
             (_, DenialReason::Incomplete) => {
-                self.unfit.push(Unfit { name: task.to_string(), state, why: denial.to_string() });
+                self.unfit.push(NotATask { name: task.to_string(), state, why: denial.to_string() });
             }
             (_, DenialReason::NotEligible | DenialReason::None) => {}
         }
@@ -240,7 +240,7 @@ impl Vault {
         let brief = match task.brief {
             Ok(brief) => brief,
             Err(broken) => {
-                queue.unfit.push(Unfit { name: task.name.to_string(), state, why: broken.to_string() });
+                queue.unfit.push(NotATask { name: task.name.to_string(), state, why: broken.to_string() });
                 return None;
             }
         };

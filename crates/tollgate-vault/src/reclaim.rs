@@ -17,7 +17,7 @@ use tollgate_base::task::TaskName;
 
 /// A task that was reclaimed from an owner that is gone, or would be.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reclaimed {
+pub struct ReclaimedTask {
     /// The task.
     pub task: TaskName,
     /// The former owner.
@@ -33,7 +33,7 @@ pub type Skipped = (TaskName, Fault);
 
 impl Vault {
     /// Reclaims the tasks of all owners that are gone. A task that cannot be looked at is skipped.
-    pub fn reclaim(&self, now: Timestamp) -> Result<(Vec<Reclaimed>, Vec<Skipped>)> {
+    pub fn reclaim(&self, now: Timestamp) -> Result<(Vec<ReclaimedTask>, Vec<Skipped>)> {
         self.store().heal()?;
         let (mut done, mut skipped) = (Vec::new(), Vec::new());
         for task in self.store().suspects(now)? {
@@ -50,13 +50,13 @@ impl Vault {
     }
 
     /// What [`Vault::reclaim`] would do.
-    pub fn reclaimable(&self, now: Timestamp) -> Result<Vec<Reclaimed>> {
+    pub fn reclaimable(&self, now: Timestamp) -> Result<Vec<ReclaimedTask>> {
         let suspects = self.store().suspects(now)?;
         let found = suspects.iter().filter_map(|listed| self.abandoned(listed, now).transpose());
         found.map(|found| Ok(found?.2)).collect()
     }
 
-    fn reclaim_one(&self, listed: &TaskSummary, now: Timestamp) -> Result<Option<Reclaimed>> {
+    fn reclaim_one(&self, listed: &TaskSummary, now: Timestamp) -> Result<Option<ReclaimedTask>> {
         // The proof is held until the step is taken, so that nobody else reclaims the task, too.
         let Some((_proof, step, reclaimed)) = self.abandoned(listed, now)? else { return Ok(None) };
         // If it does not land, the owner was not gone after all, or somebody else reclaimed the task.
@@ -68,7 +68,7 @@ impl Vault {
         &self,
         listed: &TaskSummary,
         now: Timestamp,
-    ) -> Result<Option<(ClaimLock, Step, Reclaimed)>> {
+    ) -> Result<Option<(ClaimLock, Step, ReclaimedTask)>> {
         let found = self.store().get(&listed.name, Some(State::InProgress), now)?;
         // Of two tasks of one name only one has the claim. The other comes up when that one is gone.
         let Some(found) = found.filter(|found| found.slot == listed.slot) else { return Ok(None) };
@@ -80,7 +80,7 @@ impl Vault {
         let (Some(proof), Some(agent)) = (proof, found.slot.agent().cloned()) else { return Ok(None) };
         let (step, why) = rules::reclaim(&found, self.terms(), now)?;
         let reclaimed =
-            Reclaimed { task: found.name, agent, to: step.to.state(), reason: why.unwrap_or_default() };
+            ReclaimedTask { task: found.name, agent, to: step.to.state(), reason: why.unwrap_or_default() };
         Ok(Some((proof, step, reclaimed)))
     }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::block::{Completion, INTERRUPTED, RETURNED, Verdict};
-use crate::claim::{Asked, Claim, ClaimId, ClaimRecord, Mode, Pause, StepId, Tenure};
+use crate::claim::{Claim, ClaimId, ClaimRecord, ClaimedBrief, Mode, Pause, StepId, Tenure};
 use crate::claim_lock::ClaimLock;
 use crate::event::{Entry, Event};
 use crate::roles::Roles;
@@ -209,7 +209,7 @@ pub(crate) fn claim_failed(task: &TaskName, agent: &Agent, why: &Fault, at: Time
 }
 
 /// How the action of a task differs from what its author asked for.
-fn new_action(task: &Task, asked: &Asked) -> Option<String> {
+fn new_action(task: &Task, asked: &ClaimedBrief) -> Option<String> {
     let named = |action: Option<&Arc<str>>| action.map_or("none".to_owned(), |action| format!("`{action}`"));
     let (old, new) = (asked.action.as_ref(), task.action());
     (old != new).then(|| format!("its action was changed from {} to {}", named(old), named(new)))

@@ -5,12 +5,12 @@ use std::path::Path;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::brief::Broken;
+use crate::brief::UnreadableTask;
 use crate::claim::{Claim, ClaimId, ClaimRecord};
 use crate::denial::{Denial, NotOwner};
 use crate::owner::Claimed;
 use crate::state::State;
-use crate::store::{Landed, Task, TaskSummary, Unfit};
+use crate::store::{NotATask, Task, TaskAfterStep, TaskSummary};
 use crate::vault::Vault;
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::name::Agent;
@@ -83,13 +83,13 @@ pub struct FirstRows {
     /// How many there are with those that are not shown.
     pub total: usize,
     /// What lies there and cannot be a task.
-    pub unfit: Vec<Unfit>,
+    pub unfit: Vec<NotATask>,
 }
 
 impl Vault {
     /// All tasks in one state, in the order in which they are taken; finished ones with the latest first. With them what
     /// lies there and cannot be a task. A task that cannot be read is shown as broken.
-    pub fn rows(&self, state: State, now: Timestamp) -> Result<(Vec<Row>, Vec<Unfit>)> {
+    pub fn rows(&self, state: State, now: Timestamp) -> Result<(Vec<Row>, Vec<NotATask>)> {
         let FirstRows { rows, unfit, .. } = self.first_rows(state, usize::MAX, now)?;
         Ok((rows, unfit))
     }
@@ -139,7 +139,7 @@ impl Vault {
             Err(fault @ (Fault::Unreachable { .. } | Fault::RemoteRefused { .. })) => Err(fault),
             // One task that cannot be read does not hide the others.
             Err(fault) => {
-                let brief = row.task.brief.and_then(|_| Err(Broken(fault.to_string())));
+                let brief = row.task.brief.and_then(|_| Err(UnreadableTask(fault.to_string())));
                 Ok(Some(Row { task: TaskSummary { brief, ..row.task }, ..row }))
             }
         }
@@ -189,7 +189,7 @@ impl Denial {
     }
 }
 
-impl Landed {
+impl TaskAfterStep {
     /// What programs see of it.
     pub fn json(&self) -> Value {
         json!({"task": self.task, "state": self.slot.state(), "path": path(self.path.as_deref())})

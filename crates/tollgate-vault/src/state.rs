@@ -65,7 +65,7 @@ pub enum Verb {
     Approve,
     /// A person says no.
     Reject,
-    /// It is taken from an owner who is gone.
+    /// The task is taken from an owner who is gone.
     Reclaim,
     /// It was changed after the yes, so the yes is void.
     Reopen,

@@ -22,7 +22,7 @@ pub type Version = Arc<[u8]>;
 
 /// Where a step has brought a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Landed {
+pub struct TaskAfterStep {
     /// Its name now. It differs from before only if that name was taken.
     pub task: TaskName,
     /// Its slot now.
@@ -150,7 +150,7 @@ impl Step {
 #[derive(Debug)]
 pub enum StepOutcome {
     /// It was taken.
-    Done(Landed),
+    Done(TaskAfterStep),
     /// The task is not at the step's version: somebody else was faster. Nothing was changed.
     Conflict,
     /// The text does not have the digest of [`Step::check`]. Nothing was changed.
@@ -161,7 +161,7 @@ pub enum StepOutcome {
 
 impl StepOutcome {
     /// Where the task is now; `None`: somebody else has changed it, and nothing was done.
-    pub(crate) fn landed(self) -> Result<Option<Landed>> {
+    pub(crate) fn landed(self) -> Result<Option<TaskAfterStep>> {
         match self {
             Self::Done(landed) => Ok(Some(landed)),
             Self::Conflict | Self::Changed => Ok(None),

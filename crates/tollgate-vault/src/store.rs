@@ -15,15 +15,15 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::block::{author_digest, is_open};
-use crate::brief::{Brief, Broken};
-use crate::checkup::{Finding, Synced};
+use crate::brief::{Brief, UnreadableTask};
+use crate::checkup::{Finding, SyncRound};
 use crate::claim::{Claim, ClaimRecord};
 use crate::claim_lock::{ClaimLock, Liveness};
 use crate::event::{self, Entry, EventPage};
 use crate::figures::Tally;
 use crate::state::{Slot, State};
-pub use crate::step::{Landed, Version};
 use crate::step::{Step, StepOutcome};
+pub use crate::step::{TaskAfterStep, Version};
 use tollgate_base::digest::Digest;
 use tollgate_base::error::Result;
 use tollgate_base::name::{Agent, ClaimId, StepId};
@@ -32,7 +32,7 @@ use tollgate_base::task::TaskName;
 /// Whether a task is complete, so that it may be claimed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ready {
-    /// It is.
+    /// The task is complete.
     Now,
     /// Somebody wrote it a moment ago. If nobody writes to it, it is complete after this time.
     After(Duration),
@@ -54,7 +54,7 @@ pub struct Task {
     /// What tollgate knows about it beside its text, as far as it still holds in this slot.
     pub record: ClaimRecord,
     /// What its author asks for.
-    pub brief: Result<Brief, Broken>,
+    pub brief: Result<Brief, UnreadableTask>,
     /// The digest of its author's text.
     pub author: Digest,
     /// Whether its text has the block of an attempt that has not ended.
@@ -105,7 +105,7 @@ impl Task {
         self.brief.as_ref().ok()?.action.as_ref()
     }
 
-    /// The same for a listing.
+    /// What a listing shows of this task.
     pub fn summary(self) -> TaskSummary {
         let Self { name, slot, brief, ready, modified, .. } = self;
         TaskSummary { name, slot, brief, ready, modified }
@@ -120,7 +120,7 @@ pub struct TaskSummary {
     /// Where it is.
     pub slot: Slot,
     /// What its author asks for.
-    pub brief: Result<Brief, Broken>,
+    pub brief: Result<Brief, UnreadableTask>,
     /// Whether it may be claimed yet. Whether a program has it open is checked only at the claim.
     pub ready: Ready,
     /// When its text last changed.
@@ -129,7 +129,7 @@ pub struct TaskSummary {
 
 /// Something in a vault that cannot be a task: a directory, a link, a name with control characters.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unfit {
+pub struct NotATask {
     /// Its name, safe to print.
     pub name: String,
     /// Where it is.
@@ -144,7 +144,7 @@ pub struct Scan {
     /// The tasks, in any order.
     pub tasks: Vec<TaskSummary>,
     /// What cannot be a task.
-    pub unfit: Vec<Unfit>,
+    pub unfit: Vec<NotATask>,
 }
 
 /// Some of the tasks that wait to be claimed, in the order of the queue.
@@ -153,7 +153,7 @@ pub struct QueuePage {
     /// The tasks: first those whose brief cannot be read, then by [`Rank`](crate::brief::Rank) and name.
     pub tasks: Vec<TaskSummary>,
     /// What cannot be a task.
-    pub unfit: Vec<Unfit>,
+    pub unfit: Vec<NotATask>,
     /// The cursor of the next page; `None`: this is the last one.
     pub next: Option<String>,
 }
@@ -163,7 +163,7 @@ pub struct QueuePage {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Hint {
     /// A task arrived in this state, or changed there, or left it.
-    Task(TaskName, State, Noticed),
+    Task(TaskName, State, NoticedChange),
     /// Something in this state that cannot be told more precisely.
     State(State),
     /// An owner let go of a claim, or died.
@@ -174,7 +174,7 @@ pub enum Hint {
 
 /// How a change was noticed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Noticed {
+pub enum NoticedChange {
     /// The task was moved in, so it is complete.
     MovedIn,
     /// A program finished writing it; it is complete when it has settled.
@@ -295,7 +295,8 @@ pub trait Store: Send + Sync {
         Ok(true)
     }
 
-    /// The same for every held claim of this machine, as far as this process can tell which. Those that still own their tasks.
+    /// Tells the store that the owners of all held claims of this machine are alive, as far as this process can tell which claims these are.
+    /// Returns the claims that still own their tasks.
     fn heartbeat_all(&self) -> Result<Vec<ClaimId>> {
         Ok(Vec::new())
     }
@@ -316,7 +317,7 @@ pub trait Store: Send + Sync {
     }
 
     /// Brings this machine up to date with a remote; `None` if there is none.
-    fn sync(&self) -> Result<Option<Synced>> {
+    fn sync(&self) -> Result<Option<SyncRound>> {
         Ok(None)
     }
 

@@ -19,7 +19,7 @@ use crate::figures::{Figures, Tally};
 use crate::rules::{self, Terms};
 use crate::state::{Slot, State};
 use crate::step::{Step, StepOutcome};
-use crate::store::{Landed, Ready, Store, Task};
+use crate::store::{Ready, Store, Task, TaskAfterStep};
 use tollgate_base::digest::Digest;
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::name::{Agent, ClaimId, StepId};
@@ -46,7 +46,7 @@ impl Vault {
         Self { store, terms: Arc::new(terms), deadlines: None }
     }
 
-    /// The same, for a store that other machines share: notes on this machine until when each claim lasts.
+    /// A vault over a store that other machines share: notes on this machine until when each claim lasts.
     #[must_use]
     pub fn with_deadlines(self, deadlines: ClaimDeadlines) -> Self {
         Self { deadlines: Some(deadlines), ..self }
@@ -67,13 +67,18 @@ impl Vault {
     }
 
     /// Puts a new task into `Needs_Action`.
-    pub fn add(&self, task: &TaskName, text: &[u8], now: Timestamp) -> Result<Landed> {
+    pub fn add(&self, task: &TaskName, text: &[u8], now: Timestamp) -> Result<TaskAfterStep> {
         let added = self.try_add(task, text, now)?;
         added.ok_or_else(|| Fault::invalid(format!("a task named `{task}` already exists")))
     }
 
-    /// The same; `None` if the name is taken.
-    pub(crate) fn try_add(&self, task: &TaskName, text: &[u8], now: Timestamp) -> Result<Option<Landed>> {
+    /// Puts a new task into `Needs_Action`; `None` if the name is taken.
+    pub(crate) fn try_add(
+        &self,
+        task: &TaskName,
+        text: &[u8],
+        now: Timestamp,
+    ) -> Result<Option<TaskAfterStep>> {
         if text.is_empty() {
             return Err(Fault::invalid("a task needs some text"));
         }
@@ -126,7 +131,7 @@ impl Vault {
         by: &str,
         seen: Option<Digest>,
         now: Timestamp,
-    ) -> Result<Allowed<Landed>> {
+    ) -> Result<Allowed<TaskAfterStep>> {
         self.decide_pending(task, seen, now, |found, sha256| decisions::approve(found, by, sha256, None, now))
     }
 
@@ -139,12 +144,12 @@ impl Vault {
         seen: Digest,
         text: &str,
         now: Timestamp,
-    ) -> Result<Allowed<Landed>> {
+    ) -> Result<Allowed<TaskAfterStep>> {
         self.decide_pending(task, Some(seen), now, |found, _| decisions::amend(found, by, seen, text, now))
     }
 
     /// A person takes an approval back that nobody has executed yet. The task waits for a decision again.
-    pub fn take_back(&self, task: &TaskName, by: &str, now: Timestamp) -> Result<Allowed<Landed>> {
+    pub fn take_back(&self, task: &TaskName, by: &str, now: Timestamp) -> Result<Allowed<TaskAfterStep>> {
         self.store.heal()?;
         match self.store.get(task, Some(State::Approved), now)? {
             Some(found) => self.decide(&found, decisions::take_back(&found, by, now)?),
@@ -165,7 +170,13 @@ impl Vault {
     }
 
     /// A person rejects the task, which needs a reason. Not possible while somebody works on it.
-    pub fn reject(&self, task: &TaskName, by: &str, reason: &str, now: Timestamp) -> Result<Allowed<Landed>> {
+    pub fn reject(
+        &self,
+        task: &TaskName,
+        by: &str,
+        reason: &str,
+        now: Timestamp,
+    ) -> Result<Allowed<TaskAfterStep>> {
         self.store.heal()?;
         match self.store.get(task, None, now)? {
             None => Ok(Err(Denial::Missing(task.clone()))),
@@ -178,7 +189,7 @@ impl Vault {
 
     /// A person wants a task to be tried again that was rejected, or that pauses after a failed attempt. Its attempts are
     /// counted from zero.
-    pub fn retry(&self, task: &TaskName, by: &str, now: Timestamp) -> Result<Allowed<Landed>> {
+    pub fn retry(&self, task: &TaskName, by: &str, now: Timestamp) -> Result<Allowed<TaskAfterStep>> {
         self.store.heal()?;
         if let Some(found) = self.retryable(task, now)? {
             return self.decide(&found, decisions::retry(&found, by, now)?);
@@ -208,7 +219,7 @@ impl Vault {
         by: &str,
         seen: Option<&ClaimId>,
         now: Timestamp,
-    ) -> Result<Allowed<Landed>> {
+    ) -> Result<Allowed<TaskAfterStep>> {
         self.store.heal()?;
         match self.store.get(task, Some(State::InProgress), now)? {
             Some(found) if found.record.claim.as_ref().map(|claim| &claim.id) != seen => {
@@ -228,7 +239,7 @@ impl Vault {
         seen: Digest,
         text: &str,
         now: Timestamp,
-    ) -> Result<Allowed<Landed>> {
+    ) -> Result<Allowed<TaskAfterStep>> {
         self.store.heal()?;
         match self.store.get(task, Some(State::NeedsAction), now)? {
             Some(found) if self.digest(&found)? == Some(seen) => {
@@ -253,7 +264,7 @@ impl Vault {
         seen: Option<Digest>,
         now: Timestamp,
         next: impl FnOnce(&Task, Digest) -> Result<Step>,
-    ) -> Result<Allowed<Landed>> {
+    ) -> Result<Allowed<TaskAfterStep>> {
         self.store.heal()?;
         let Some(found) = self.store.get(task, Some(State::PendingApproval), now)? else {
             return self.elsewhere(task, now);
@@ -266,7 +277,7 @@ impl Vault {
         }
     }
 
-    pub(crate) fn decide(&self, found: &Task, step: Step) -> Result<Allowed<Landed>> {
+    pub(crate) fn decide(&self, found: &Task, step: Step) -> Result<Allowed<TaskAfterStep>> {
         if let Some(twin) = &found.twin {
             // The record of this name belongs to the other task. The step would take its owner's claim away.
             return Ok(Err(Denial::Twin(step.task, twin.clone())));
@@ -311,7 +322,7 @@ impl Vault {
         Ok(allowed)
     }
 
-    /// The same without the tasks that it waits for.
+    /// Whether an agent may claim a task, as far as the task alone decides, without the tasks that it waits for.
     fn judge_alone(&self, task: &Task, agent: &Agent, renamed_in: bool) -> Allowed<Mode> {
         let name = task.name.clone();
         let state = match &task.slot {

@@ -110,8 +110,8 @@ pub mod worktree;
 
 pub use tollgate_base::{audit, digest, error, event, ledger, name, settings, visible};
 pub use tollgate_guard::{
-    Swept, commit, conflict, edit, folder, gate, git_config, guard, merge, own_commit, part, path, protected,
-    recovery, refusal, shared_turn, turn, workspace,
+    Swept, change_list, commit, conflict, edit, folder, gate, git_config, guard, merge, own_commit, part,
+    path, protected, recovery, refusal, shared_turn, turn, workspace,
 };
 pub use tollgate_vault as vault;
 

@@ -12,7 +12,7 @@ pub(crate) fn call<T: Send>(py: Python<'_>, call: impl FnOnce() -> Answered<T> +
     py.detach(call).map_err(|failure| exception(py, &failure))
 }
 
-/// The same, and its answer as Python's dictionaries and lists.
+/// Makes a call without the interpreter's lock, and returns its answer as Python's dictionaries and lists.
 pub(crate) fn call_json<'py>(
     py: Python<'py>,
     request: impl FnOnce() -> Answered<Value> + Send,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use crate::digest::Digest;
-use crate::ledger::{Problem, Wrong};
+use crate::ledger::{LineDefect, Problem};
 use crate::words::words;
 
 /// How many flaws, and how many doubts, are listed: more than anybody reads, and little memory.
@@ -109,13 +109,13 @@ impl Findings {
 
     pub(super) fn damaged(&mut self, problem: &Problem) {
         let reason = match problem.wrong {
-            Wrong::Edited => "the line was edited",
-            Wrong::Removed => "a line was removed here",
-            Wrong::Reordered => "the line is not in its place",
-            Wrong::NotALine => "this is not a ledger line",
-            Wrong::Torn => "the line is incomplete",
-            Wrong::CutTail => "the end was cut off",
-            Wrong::Rewritten => "the line differs from the remembered one",
+            LineDefect::Edited => "the line was edited",
+            LineDefect::Removed => "a line was removed here",
+            LineDefect::Reordered => "the line is not in its place",
+            LineDefect::NotALine => "this is not a ledger line",
+            LineDefect::Torn => "the line is incomplete",
+            LineDefect::CutTail => "the end was cut off",
+            LineDefect::Rewritten => "the line differs from the remembered one",
         };
         let about = AuditSubject::Ledger(problem.file.display().to_string());
         self.flaw(Some(problem.seq), None, Rule::DamagedLedger, about, reason.to_owned());

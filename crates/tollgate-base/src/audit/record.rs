@@ -57,7 +57,7 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<D
 }
 
 /// An acknowledged change.
-struct Due {
+struct AcknowledgedChange {
     /// How many lines it still needs.
     lines: u32,
     place: NumberedLine,
@@ -66,7 +66,7 @@ struct Due {
 }
 
 /// A stretch of work.
-struct Stretch {
+struct WorkPeriod {
     began: u64,
     ended: u64,
     by: Agent,
@@ -74,7 +74,7 @@ struct Stretch {
     place: NumberedLine,
 }
 
-impl Stretch {
+impl WorkPeriod {
     /// Whether both are about the same work: a participant records it when it begins, and again when it has ended.
     fn is_same_work(&self, other: &Self) -> bool {
         self.claim == other.claim && self.by == other.by
@@ -86,10 +86,10 @@ pub(super) struct Records {
     paths: Vec<PathBuf>,
     count: u64,
     /// The acknowledged changes, by a digest of agent, file and bytes.
-    due: HashMap<[u8; 16], Due>,
+    due: HashMap<[u8; 16], AcknowledgedChange>,
     outside: HashSet<String>,
     changes: HashMap<String, Vec<OutsideChange>>,
-    work: BTreeMap<String, Vec<Stretch>>,
+    work: BTreeMap<String, Vec<WorkPeriod>>,
     /// The claims under which somebody worked, and whether the ledger has them.
     claims: HashMap<ClaimId, bool>,
 }
@@ -133,7 +133,7 @@ impl Records {
             (Some(file), None) => match (record.done, record.before, record.after) {
                 (Some(done), None, None) => {
                     let due = self.due.entry(key(by.as_str(), &file, done));
-                    due.or_insert(Due { lines: 0, place, read: record.read }).lines += 1;
+                    due.or_insert(AcknowledgedChange { lines: 0, place, read: record.read }).lines += 1;
                 }
                 (None, Some(before), Some(after)) => {
                     self.changes.entry(file).or_default().push((before, after));
@@ -144,7 +144,7 @@ impl Records {
             (None, Some(task)) => {
                 let (claim, began, ended) = (record.claim_id?, record.began?, record.ended?);
                 self.claims.insert(claim.clone(), false);
-                self.work.entry(task).or_default().push(Stretch { began, ended, by, claim, place });
+                self.work.entry(task).or_default().push(WorkPeriod { began, ended, by, claim, place });
             }
             _ => return None,
         }
@@ -229,7 +229,7 @@ impl Records {
         }
         for (task, mut work) in std::mem::take(&mut self.work) {
             work.sort_by_key(|stretch| (stretch.began, stretch.ended));
-            let mut latest: Option<&Stretch> = None;
+            let mut latest: Option<&WorkPeriod> = None;
             for stretch in &work {
                 let about = || AuditSubject::Task(task.clone());
                 if !shared && self.claims.get(&stretch.claim) == Some(&false) {

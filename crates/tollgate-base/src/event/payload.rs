@@ -127,6 +127,18 @@ pub struct WriteRefused {
     /// What was on disk.
     #[serde(with = "prefixed")]
     pub current_hash: Option<Digest>,
+    /// Whose unfinished work the write would have destroyed, if that was the reason.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unfinished: Option<UnfinishedWork>,
+}
+
+/// Whose unfinished work a file has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnfinishedWork {
+    /// The agent. `None`: a person, or a program that does not use tollgate.
+    pub agent: Option<Agent>,
+    /// When the file was written, if that is known.
+    pub since: Option<Timestamp>,
 }
 
 words! {

@@ -45,6 +45,7 @@ fn written(hash_before: Option<Digest>, hash_after: Option<Digest>) -> FileChang
 
 fn refused() -> WriteRefused {
     WriteRefused {
+        unfinished: None,
         tool_name: "edit_file".into(),
         target_file: "a".into(),
         baseline_hash: Some(Digest::of(b"abc")),

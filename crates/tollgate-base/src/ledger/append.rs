@@ -27,9 +27,9 @@ use crate::lock::open_noatime;
 use crate::private;
 use crate::settings::Durability;
 
-use super::files::{Growing, Ledger, is_same_file, open_to_read};
+use super::files::{GrowingFile, Ledger, is_same_file, open_to_read};
 use super::line::{Cursor, Entry, seq_of};
-use super::read::{Backwards, first_line};
+use super::read::{LinesBackwards, first_line};
 
 impl Ledger {
     /// Adds a line for each entry, all or none. The answer is the lines' numbers, in the order of the entries. If they are
@@ -83,7 +83,7 @@ impl Ledger {
     }
 
     /// The file, and its length. It stays open while it is the one at its path.
-    fn open_to_append<'a>(&self, growing: &'a mut Growing) -> Result<(&'a File, u64)> {
+    fn open_to_append<'a>(&self, growing: &'a mut GrowingFile) -> Result<(&'a File, u64)> {
         let now = self.path.symlink_metadata().ok();
         let is_now =
             |(_, opened): &(File, Metadata)| now.as_ref().is_some_and(|now| is_same_file(opened, now));
@@ -181,7 +181,7 @@ fn write_whole(file: &File, size: u64, bytes: &[u8], mut to: impl Write) -> io::
 
 /// The place after the last line that is JSON with a number, and where that line ends.
 fn last_line(file: &File, length: u64) -> io::Result<Option<(Cursor, u64)>> {
-    let last = Backwards::new(file, length)?.next_numbered()?;
+    let last = LinesBackwards::new(file, length)?.next_numbered()?;
     Ok(last.map(|(seq, found)| (Cursor { seq, hash: Digest::of(&found.bytes) }, found.end)))
 }
 

@@ -33,11 +33,11 @@ pub struct Ledger {
 #[derive(Debug, Default)]
 pub(super) struct KeptFiles {
     lock: KeptLock,
-    growing: Growing,
+    growing: GrowingFile,
 }
 
 /// The file that grows, as it was when it was opened.
-pub(super) type Growing = Option<(File, Metadata)>;
+pub(super) type GrowingFile = Option<(File, Metadata)>;
 
 impl Ledger {
     /// The ledger in this folder, guarded by this lock file. No file is read or made yet. The folder must exist before
@@ -57,11 +57,11 @@ impl Ledger {
         Lock::acquire(&self.lock, LOCK_WAIT)?.ok_or_else(|| self.locked())
     }
 
-    /// The same lock, and the file that grows if it was open, for an append.
+    /// Locks the ledger for an append, and returns the file that grows if it was open.
     pub(super) fn lock_kept<'a>(
         &self,
         kept: &'a mut KeptFiles,
-    ) -> Result<(KeptLockGuard<'a>, &'a mut Growing)> {
+    ) -> Result<(KeptLockGuard<'a>, &'a mut GrowingFile)> {
         let lock = kept.lock.acquire(&self.lock, LOCK_WAIT)?.ok_or_else(|| self.locked())?;
         Ok((lock, &mut kept.growing))
     }

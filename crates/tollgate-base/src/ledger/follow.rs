@@ -16,7 +16,7 @@ use crate::error::{At, Result};
 
 use super::files::{Ledger, LedgerFile, is_same_file};
 use super::line::{Cursor, Line, Link};
-use super::read::{Backwards, OldestFirst, first_line};
+use super::read::{LinesBackwards, OldestFirst, first_line};
 
 /// How far a follower has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -143,7 +143,7 @@ fn files_after(cursor: Cursor, mut files: Vec<LedgerFile>) -> Result<Result<Vec<
             continue;
         }
         let Some((open, found)) = file.take()? else { continue };
-        let mut lines = Backwards::new(open, found.len()).at("read", &*file.path)?;
+        let mut lines = LinesBackwards::new(open, found.len()).at("read", &*file.path)?;
         let whole = lines.end;
         lines.leave_out_from(cursor.seq.saturating_add(1)).at("read", &*file.path)?;
         let is_found = match lines.next_numbered().at("read", &*file.path)? {

@@ -34,4 +34,4 @@ pub use follow::{Followed, Follower, Lost};
 pub use line::{Cursor, Entry, Line};
 pub use read::{LedgerPage, NewestFirst};
 pub use tally::Tally;
-pub use verify::{Problem, Verification, Wrong};
+pub use verify::{LineDefect, Problem, Verification};

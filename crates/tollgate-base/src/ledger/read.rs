@@ -21,7 +21,7 @@ const LOOK: usize = 5_000;
 
 /// The whole lines of one file, the last first.
 #[derive(Debug)]
-pub(super) struct Backwards<F> {
+pub(super) struct LinesBackwards<F> {
     pub(super) file: F,
     /// The bytes from here on were handed out already, or are not a whole line.
     pub(super) end: u64,
@@ -38,7 +38,7 @@ pub(super) struct FoundLine {
     pub(super) end: u64,
 }
 
-impl<F: Borrow<File>> Backwards<F> {
+impl<F: Borrow<File>> LinesBackwards<F> {
     /// The lines of a file of this length.
     pub(super) fn new(file: F, length: u64) -> io::Result<Self> {
         let mut lines = Self { file, end: 0, block: Vec::new(), start: 0 };
@@ -134,7 +134,7 @@ pub(super) fn first_line(mut file: &File) -> io::Result<Vec<u8>> {
 pub struct NewestFirst {
     /// The files that were not read yet, the oldest first.
     files: Vec<LedgerFile>,
-    reading: Option<(Arc<Path>, Backwards<File>)>,
+    reading: Option<(Arc<Path>, LinesBackwards<File>)>,
     /// Lines from this number on are left out.
     before: u64,
 }
@@ -158,7 +158,7 @@ impl NewestFirst {
                 continue;
             }
             if let Some((open, found)) = file.take()? {
-                let mut lines = Backwards::new(open, found.len()).at("read", &*file.path)?;
+                let mut lines = LinesBackwards::new(open, found.len()).at("read", &*file.path)?;
                 if self.before < u64::MAX {
                     lines.leave_out_from(self.before).at("read", &*file.path)?;
                 }

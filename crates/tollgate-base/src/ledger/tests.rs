@@ -117,7 +117,7 @@ impl World {
 
     /// In `ledger.jsonl`.
     #[track_caller]
-    fn wrong(&self, line: u64, seq: u64, wrong: Wrong) {
+    fn wrong(&self, line: u64, seq: u64, wrong: LineDefect) {
         let problem = self.problem();
         assert_eq!((problem.line, problem.seq, problem.wrong), (line, seq, wrong));
         assert_eq!(problem.file, self.path("ledger.jsonl"));
@@ -246,7 +246,7 @@ fn a_full_file_is_renamed_and_the_chain_goes_on() {
 
     fs::remove_file(world.path("ledger-4.jsonl")).unwrap();
     let problem = world.problem();
-    assert_eq!((problem.seq, problem.missing, problem.wrong), (4, 3, Wrong::Removed));
+    assert_eq!((problem.seq, problem.missing, problem.wrong), (4, 3, LineDefect::Removed));
 }
 
 #[test]

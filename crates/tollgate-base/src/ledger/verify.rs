@@ -40,20 +40,20 @@ pub struct Problem {
     /// The number of lines that are gone.
     pub missing: u64,
     /// What is wrong with it.
-    pub wrong: Wrong,
+    pub wrong: LineDefect,
 }
 
 /// What can be wrong with a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Wrong {
+pub enum LineDefect {
     /// Its bytes are not the ones that the next line is chained to.
     Edited,
-    /// It is gone, and there are lines after it.
+    /// The line is gone, and there are lines after it.
     Removed,
-    /// It is in the place of another line, which is elsewhere in the ledger.
+    /// The line is in the place of another one, which is elsewhere in the ledger.
     Reordered,
-    /// It is not JSON with a number and a hash.
+    /// These bytes are not JSON with a number and a hash.
     NotALine,
     /// It has no newline: a write was interrupted. The next append moves it away.
     Torn,
@@ -99,7 +99,7 @@ impl Ledger {
                 line: last.map_or(0, |last| last.line) + 1,
                 seq: end.seq + 1,
                 missing: remembered.seq - end.seq,
-                wrong: Wrong::CutTail,
+                wrong: LineDefect::CutTail,
             });
         }
         Ok(found)
@@ -109,14 +109,14 @@ impl Ledger {
 impl Ledger {
     /// Whether the ledger still has the line that was last known. Reads that line only, so it is cheap, however long the ledger
     /// is; what is wrong with earlier lines, only [`verify`](Self::verify) finds.
-    pub fn check_end(&self) -> Result<Option<Wrong>> {
+    pub fn check_end(&self) -> Result<Option<LineDefect>> {
         // Before the files: the ledger may grow after its head was remembered.
         let Some(known) = self.remembered()? else { return Ok(None) };
         Ok(match self.newest_before(known.seq.saturating_add(1))?.next().transpose() {
             Ok(Some(line)) if line.cursor() == known => None,
-            Ok(Some(line)) if line.seq == known.seq => Some(Wrong::Rewritten),
-            Ok(_) => Some(Wrong::CutTail),
-            Err(Fault::Damaged { .. }) => Some(Wrong::NotALine),
+            Ok(Some(line)) if line.seq == known.seq => Some(LineDefect::Rewritten),
+            Ok(_) => Some(LineDefect::CutTail),
+            Err(Fault::Damaged { .. }) => Some(LineDefect::NotALine),
             Err(fault) => return Err(fault),
         })
     }
@@ -127,7 +127,7 @@ impl PlacedLine {
         serde_json::from_slice(&self.bytes).ok()
     }
 
-    fn problem(&self, seq: u64, wrong: Wrong) -> Problem {
+    fn problem(&self, seq: u64, wrong: LineDefect) -> Problem {
         Problem { file: self.file.to_path_buf(), line: self.line, seq, missing: 0, wrong }
     }
 }
@@ -142,27 +142,29 @@ fn judge(
 ) -> Result<Option<Problem>> {
     let expected = end.seq + 1;
     if !line.whole {
-        return Ok(Some(line.problem(expected, Wrong::Torn)));
+        return Ok(Some(line.problem(expected, LineDefect::Torn)));
     }
-    let Some(link) = line.link() else { return Ok(Some(line.problem(expected, Wrong::NotALine))) };
+    let Some(link) = line.link() else { return Ok(Some(line.problem(expected, LineDefect::NotALine))) };
     Ok(match (link.seq == expected, link.prev == end.hash) {
         (true, true) => {
             let known = remembered.filter(|remembered| remembered.seq == expected);
-            known.filter(|known| known.hash != line.hash).map(|_| line.problem(expected, Wrong::Rewritten))
+            known
+                .filter(|known| known.hash != line.hash)
+                .map(|_| line.problem(expected, LineDefect::Rewritten))
         }
         // In its place, with a wrong number.
-        (false, true) => Some(line.problem(expected, Wrong::Edited)),
+        (false, true) => Some(line.problem(expected, LineDefect::Edited)),
         (true, false) => match before {
             Some(before) if innocent(line, &link, remembered, rest)? => {
-                Some(before.problem(end.seq, Wrong::Edited))
+                Some(before.problem(end.seq, LineDefect::Edited))
             }
-            _ => Some(line.problem(expected, Wrong::Edited)),
+            _ => Some(line.problem(expected, LineDefect::Edited)),
         },
         (false, false) if link.seq < expected || contain(rest, expected)? => {
-            Some(line.problem(link.seq, Wrong::Reordered))
+            Some(line.problem(link.seq, LineDefect::Reordered))
         }
         (false, false) => {
-            Some(Problem { missing: link.seq - expected, ..line.problem(expected, Wrong::Removed) })
+            Some(Problem { missing: link.seq - expected, ..line.problem(expected, LineDefect::Removed) })
         }
     })
 }

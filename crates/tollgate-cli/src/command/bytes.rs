@@ -35,8 +35,3 @@ pub(crate) fn put_content(json: &mut Value, bytes: Vec<u8>) {
         }
     }
 }
-
-/// The bytes of a text in base64 with padding; `None` if it is not base64.
-pub(crate) fn decode_base64(text: &str) -> Option<Vec<u8>> {
-    STANDARD.decode(text).ok()
-}

@@ -1,11 +1,10 @@
-//! Shared by the commands that change files: the change itself, and the `--expect` option.
+//! Shared by the commands that change files: makes the change and answers with it.
 
 use serde_json::Value;
 use tollgate::commit::AppliedChange;
-use tollgate::digest::Digest;
 use tollgate::error::Result;
 use tollgate::gate::Gate;
-use tollgate::guard::{Expected, Outcome};
+use tollgate::guard::Outcome;
 use tollgate::turn::TurnState;
 
 use crate::answer::{Answer, Reply};
@@ -49,12 +48,4 @@ pub(crate) fn change_one(
 ) -> Result<Answer, CliError> {
     let make = |gate: &Gate, turn: &dyn TurnState| Ok(make(gate, turn)?.map(|applied| vec![applied]));
     change(invocation, verb, make, |applied| applied.first().map_or(Value::Null, AppliedChange::json))
-}
-
-/// `--expect`: a hash, or `absent`.
-pub(crate) fn expected(text: &str) -> Result<Expected, String> {
-    match text {
-        "absent" => Ok(Expected::Absent),
-        text => text.parse::<Digest>().map(Expected::Hash).map_err(|error| words::bad_expectation(&error)),
-    }
 }

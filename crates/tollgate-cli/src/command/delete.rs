@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use tollgate::guard::Expected;
 
-use super::change::{change_one, expected};
+use super::change::change_one;
 use crate::answer::Answer;
 use crate::error::CliError;
 use crate::invocation::Invocation;
@@ -24,7 +24,7 @@ pub(crate) struct DeleteArgs {
     #[arg(value_hint = clap::ValueHint::FilePath)]
     path: PathBuf,
     /// The SHA-256 that the file must have
-    #[arg(long, value_name = "HASH", value_parser = expected)]
+    #[arg(long, value_name = "HASH")]
     expect: Option<Expected>,
 }
 

@@ -2,7 +2,7 @@
 
 /// Makes an enum of commands for clap, and a method `run` that calls the function of the parsed command.
 ///
-/// With `: Here` or another word of [`InRun`](super::InRun) after its arguments, a command also says how it works inside a run.
+/// With `: Here` or another word of [`RunAccess`](super::RunAccess) after its arguments, a command also says how it works inside a run.
 macro_rules! commands {
     ($(#[$about:meta])* $visible:vis enum $list:ident {
         $($name:ident($args:ty): $in_run:ident => $run:expr,)*
@@ -15,9 +15,9 @@ macro_rules! commands {
         }
 
         impl $list {
-            $visible fn in_run(&self) -> InRun {
+            $visible fn in_run(&self) -> RunAccess {
                 match self {
-                    $(Self::$name(_) => InRun::$in_run,)*
+                    $(Self::$name(_) => RunAccess::$in_run,)*
                 }
             }
         }

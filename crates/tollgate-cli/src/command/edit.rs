@@ -6,7 +6,7 @@ use clap::Args;
 use tollgate::edit::Edit;
 use tollgate::guard::Expected;
 
-use super::change::{change_one, expected};
+use super::change::change_one;
 use crate::answer::Answer;
 use crate::error::CliError;
 use crate::invocation::Invocation;
@@ -41,7 +41,7 @@ pub(crate) struct EditArgs {
     #[arg(long)]
     all: bool,
     /// The SHA-256 that the file must have
-    #[arg(long, value_name = "HASH", value_parser = expected)]
+    #[arg(long, value_name = "HASH")]
     expect: Option<Expected>,
 }
 

@@ -76,7 +76,8 @@ Output
   a terminal. On a terminal, text has colours; NO_COLOR=1 or CLICOLOR=0 switches them off.";
 
 /// How a command works inside a run.
-pub(crate) enum InRun {
+#[derive(PartialEq, Eq)]
+pub(crate) enum RunAccess {
     /// It needs neither files nor state.
     Here,
     /// On the files as the run sees them.

@@ -6,7 +6,7 @@ use clap::Args;
 use tollgate::error::Fault;
 use tollgate::guard::Expected;
 
-use super::change::{change_one, expected};
+use super::change::change_one;
 use crate::answer::Answer;
 use crate::error::CliError;
 use crate::invocation::Invocation;
@@ -26,7 +26,7 @@ pub(crate) struct MoveArgs {
     #[arg(value_hint = clap::ValueHint::FilePath)]
     to: PathBuf,
     /// The SHA-256 that the file must have
-    #[arg(long, value_name = "HASH", value_parser = expected)]
+    #[arg(long, value_name = "HASH")]
     expect: Option<Expected>,
 }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use clap::Args;
 use tollgate::error::Fault;
 use tollgate::event::{Event, RefusalStatus};
-use tollgate::ledger::{Ledger, Wrong};
+use tollgate::ledger::{Ledger, LineDefect};
 use tollgate::settings::GuardMode;
 use tollgate::tasks::VaultHome;
 use tollgate::turn::TurnState;
@@ -75,7 +75,7 @@ fn look_at_ledger(invocation: &Invocation, status: &mut WorkspaceStatus) -> Resu
     let ledger = invocation.ledger()?;
     if let Some(wrong) = ledger.check_end()? {
         let problem = match wrong {
-            Wrong::CutTail => "the end of the ledger was cut off, or the ledger was deleted",
+            LineDefect::CutTail => "the end of the ledger was cut off, or the ledger was deleted",
             _ => "the last known line of the ledger was edited",
         };
         let hint = "run `tollgate ledger verify`, which says what is wrong and what to do";

@@ -6,7 +6,7 @@ use clap::Args;
 use tollgate::guard::Expected;
 
 use super::bytes::stdin;
-use super::change::{change_one, expected};
+use super::change::change_one;
 use crate::answer::Answer;
 use crate::error::CliError;
 use crate::invocation::Invocation;
@@ -30,7 +30,7 @@ pub(crate) struct WriteArgs {
     #[arg(value_hint = clap::ValueHint::FilePath)]
     path: PathBuf,
     /// The SHA-256 that the file must have, or `absent`
-    #[arg(long, value_name = "HASH", value_parser = expected)]
+    #[arg(long, value_name = "HASH")]
     expect: Option<Expected>,
 }
 

@@ -164,7 +164,7 @@ impl<'t> HookSession<'t> {
         self.end_turn(gate)?;
         self.delete_forgotten();
         let now = gate.workspace().now();
-        let leaves = gate.workspace().settings().guard.unread.into();
+        let leaves = (&gate.workspace().settings().guard).into();
         let turn = self.turns.begin(TurnId::new()?, self.agent.clone(), now, leaves)?;
         gate.record_turn_start(&turn)?;
         let text = format!("{} {}\n", turn.id(), number.map(mark).unwrap_or_default());

@@ -284,6 +284,7 @@ fn only_ours_differs(path: &Path, before: &str, after: String) -> Result<String,
 }
 
 /// The text without our table, its subtables, and the empty line or the newline that was added before it.
+/// `toml_edit` would add a newline to a last line that had none.
 fn without_table(text: &str) -> String {
     let (ours, below) = (format!("[mcp_servers.{NAME}]"), format!("[mcp_servers.{NAME}."));
     let mut kept: Vec<&str> = Vec::new();

@@ -6,8 +6,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tollgate::error::Fault;
 use tollgate::vault::claim::{ClaimId, Mode, Tenure};
-use tollgate::vault::store::Landed;
-use tollgate::vault::{ClaimQueue, Claimed, Denial, DenialReason, NotOwner, Reclaimed, TaskName};
+use tollgate::vault::store::TaskAfterStep;
+use tollgate::vault::{ClaimQueue, Claimed, Denial, DenialReason, NotOwner, ReclaimedTask, TaskName};
 use tollgate::visible::plain;
 
 use super::error::fault_words;
@@ -140,7 +140,7 @@ pub(crate) fn draft_added(task: &TaskName) -> String {
     format!("added the draft to `{}`", plain(task.as_str()))
 }
 
-pub(crate) fn released(task: &TaskName, landed: &Landed) -> String {
+pub(crate) fn released(task: &TaskName, landed: &TaskAfterStep) -> String {
     let mut words = format!("released `{}` to `{}`", plain(task.as_str()), landed.slot);
     if landed.task != *task {
         words += &format!(
@@ -157,7 +157,7 @@ pub(crate) fn no_draft(task: &TaskName) -> String {
 
 // Decisions
 
-pub(crate) fn decided(landed: &Landed, verb: &str, by: &str) -> String {
+pub(crate) fn decided(landed: &TaskAfterStep, verb: &str, by: &str) -> String {
     format!("`{}` {verb} by `{}`, now in `{}`", plain(landed.task.as_str()), plain(by), landed.slot)
 }
 
@@ -245,12 +245,12 @@ pub(crate) fn decision_denied(why: &Denial, verb: &str) -> String {
     format!("refused: {}\nhint: {hint}", plain(&why.to_string()))
 }
 
-pub(crate) fn reclaimed(done: &[Reclaimed], dry_run: bool) -> String {
+pub(crate) fn reclaimed(done: &[ReclaimedTask], dry_run: bool) -> String {
     if done.is_empty() {
         return "no dead owners, nothing to reclaim".into();
     }
     let verb = if dry_run { "would reclaim" } else { "reclaimed" };
-    let line = |one: &Reclaimed| {
+    let line = |one: &ReclaimedTask| {
         format!(
             "{verb} `{}` from `{}` to `{}`: {}",
             plain(one.task.as_str()),

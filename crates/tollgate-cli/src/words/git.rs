@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use tollgate::error::Fault;
 use tollgate::settings::StoreChoice;
-use tollgate::vault::checkup::{LocalCopy, Synced};
+use tollgate::vault::checkup::{LocalCopy, SyncRound};
 use tollgate::vault::view::Notice;
-use tollgate::vault::{Reclaimed, TaskName};
+use tollgate::vault::{ReclaimedTask, TaskName};
 use tollgate::visible::plain;
 
 use super::claim::reclaimed as reclaimed_words;
@@ -22,7 +22,7 @@ pub(crate) fn together(notes: &[String]) -> String {
     notes.iter().filter(|note| !note.is_empty()).cloned().collect::<Vec<_>>().join("\n")
 }
 
-pub(crate) fn synced(synced: &Synced, reclaimed: &[Reclaimed]) -> String {
+pub(crate) fn synced(synced: &SyncRound, reclaimed: &[ReclaimedTask]) -> String {
     let news = if synced.news { "new commits" } else { "no new commits" };
     let mut words = format!("the remote is at {}: {news}", &synced.tip[..synced.tip.len().min(8)]);
     if !reclaimed.is_empty() {

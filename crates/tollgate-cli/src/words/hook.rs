@@ -47,7 +47,7 @@ pub(crate) fn hook_refused(view: &Viewpoint, refused: &Refused, again: bool, age
 fn refusal_words(view: &Viewpoint, refusal: &Refusal, again: bool) -> String {
     let path = shown(view, refusal.path.as_path());
     match &refusal.reason {
-        Reason::Stale(stale) => stale_words(view, &path, stale, again),
+        Reason::Stale(stale) if stale.harm.is_none() => stale_words(view, &path, stale, again),
         Reason::Busy { holder: Some(holder) } => {
             format!(
                 "`{path}` is busy: `{holder}` is about to write it. Wait a moment, read `{path}` again, then retry."

@@ -35,7 +35,9 @@ pub(crate) fn init(
     let added: Vec<String> = added.iter().map(|line| format!("`{}`", plain(line))).collect();
     let added = format!("found `.tollgate/config.toml`, added {} to it", added.join(" and "));
     words += match done {
-        ConfigSetup::Written => "wrote `.tollgate/config.toml`",
+        ConfigSetup::Written => {
+            "wrote `.tollgate/config.toml`: agents do not destroy or commit unfinished work that they have not seen"
+        }
         ConfigSetup::Kept => "found `.tollgate/config.toml`, not changed",
         ConfigSetup::Changed => &added,
         ConfigSetup::Removed => "removed `.tollgate/config.toml`",

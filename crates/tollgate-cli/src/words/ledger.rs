@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use tollgate::audit::{AuditReport, AuditScope, AuditSubject, Flaw};
-use tollgate::ledger::{Line, Problem, Verification, Wrong};
+use tollgate::ledger::{Line, LineDefect, Problem, Verification};
 use tollgate::visible::plain;
 
 use super::text::{Viewpoint, count, moment, quoted, short, shown};
@@ -140,16 +140,20 @@ pub(crate) fn ledger_fault(
         )
     };
     match problem.wrong {
-        Wrong::Edited => (format!("line {seq} was edited (`{file}`, line {line})"), look()),
-        Wrong::Removed => (format!("{} removed (`{file}`, before line {line})", gone("was", "were")), look()),
-        Wrong::Reordered => (format!("line {seq} is not in its place (`{file}`, line {line})"), look()),
-        Wrong::NotALine => (format!("line {seq} is not a ledger line (`{file}`, line {line})"), look()),
-        Wrong::Torn => (
+        LineDefect::Edited => (format!("line {seq} was edited (`{file}`, line {line})"), look()),
+        LineDefect::Removed => {
+            (format!("{} removed (`{file}`, before line {line})", gone("was", "were")), look())
+        }
+        LineDefect::Reordered => (format!("line {seq} is not in its place (`{file}`, line {line})"), look()),
+        LineDefect::NotALine => (format!("line {seq} is not a ledger line (`{file}`, line {line})"), look()),
+        LineDefect::Torn => (
             format!("line {seq} is incomplete (`{file}`, line {line})"),
             "the next guarded write moves it to `ledger.torn-...` and records that in the ledger".into(),
         ),
-        Wrong::CutTail => (format!("the end was cut off: {} missing (`{file}`)", gone("is", "are")), accept),
-        Wrong::Rewritten => (
+        LineDefect::CutTail => {
+            (format!("the end was cut off: {} missing (`{file}`)", gone("is", "are")), accept)
+        }
+        LineDefect::Rewritten => (
             format!(
                 "line {seq} differs from the remembered line: it or an earlier line was rewritten (`{file}`)"
             ),

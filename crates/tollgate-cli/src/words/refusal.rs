@@ -17,7 +17,7 @@ pub(crate) fn refused(view: &Viewpoint, refused: &Refused) -> String {
 fn refusal_words(view: &Viewpoint, refusal: &Refusal) -> String {
     let path = shown(view, refusal.path.as_path());
     let (fact, hint) = match &refusal.reason {
-        Reason::Stale(stale) => return stale_words(view, &path, stale),
+        Reason::Stale(stale) if stale.harm.is_none() => return stale_words(view, &path, stale),
         Reason::Busy { holder: Some(holder) } => (
             format!("`{path}` is busy: `{holder}` is about to write it"),
             format!("wait a moment, read `{path}` again, then retry"),

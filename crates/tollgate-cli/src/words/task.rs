@@ -11,7 +11,7 @@ use tollgate::vault::claim::{Mode, Tenure};
 use tollgate::vault::figures::Figures;
 use tollgate::vault::shown::Row;
 use tollgate::vault::state::{Slot, State};
-use tollgate::vault::store::{Landed, Task, Unfit};
+use tollgate::vault::store::{NotATask, Task, TaskAfterStep};
 use tollgate::vault::{Circle, Denial, TaskName};
 use tollgate::visible::{is_invisible, plain};
 
@@ -62,7 +62,7 @@ pub(crate) fn closes_a_circle(circle: &Circle) -> Answer {
     ))
 }
 
-pub(crate) fn task_added(landed: &Landed) -> String {
+pub(crate) fn task_added(landed: &TaskAfterStep) -> String {
     format!("added `{}` to `{}`", plain(landed.task.as_str()), landed.slot)
 }
 
@@ -153,8 +153,8 @@ fn row_words(row: &Row, name: usize, action: usize, max_attempts: u32) -> String
 }
 
 /// The files in the vault that cannot be tasks.
-pub(crate) fn unfit(unfit: &[Unfit]) -> String {
-    let line = |found: &Unfit| {
+pub(crate) fn unfit(unfit: &[NotATask]) -> String {
+    let line = |found: &NotATask| {
         format!("note: skipped `{}` in `{}`: {}", short(&plain(&found.name)), found.state, plain(&found.why))
     };
     unfit.iter().map(line).collect::<Vec<_>>().join("\n")

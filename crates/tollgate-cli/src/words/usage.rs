@@ -3,7 +3,6 @@
 use std::fmt::Display;
 
 use serde_json::{Value, json};
-use tollgate::digest::NotADigest;
 use tollgate::error::Fault;
 use tollgate::visible::plain;
 
@@ -56,10 +55,6 @@ pub(crate) fn other_command(tried: &str) -> Option<String> {
 }
 
 // Messages for values that clap cannot parse. Clap prints them.
-
-pub(crate) fn bad_expectation(error: &NotADigest) -> String {
-    format!("{error}; or give `absent` if the file must not exist")
-}
 
 pub(crate) fn bad_line_number(text: &str) -> String {
     format!("`{}` is not a line number; give lines from 1, as in `10:20`, `10:` or `:20`", plain(text))

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tollgate::error::Fault;
 use tollgate::name::Agent;
 use tollgate::vault::claim::Mode;
-use tollgate::vault::store::Landed;
+use tollgate::vault::store::TaskAfterStep;
 use tollgate::vault::{Claimed, State, TaskName};
 use tollgate::visible::plain;
 
@@ -137,7 +137,7 @@ pub(crate) fn exit_status(code: Option<i32>, signal: Option<i32>) -> String {
 
 pub(crate) fn work_ended(
     task: &TaskName,
-    landed: &Landed,
+    landed: &TaskAfterStep,
     succeeded: bool,
     note: Option<&str>,
     took: Duration,
@@ -155,7 +155,7 @@ pub(crate) fn work_ended(
     }
 }
 
-pub(crate) fn given_back(task: &TaskName, landed: &Landed, why: &str) -> String {
+pub(crate) fn given_back(task: &TaskName, landed: &TaskAfterStep, why: &str) -> String {
     format!("returned `{}` to `{}`: {}", plain(task.as_str()), landed.slot, plain(why))
 }
 
@@ -193,6 +193,6 @@ pub(crate) fn waits_for_one(view: &Viewpoint, agent: &Agent, vault: &Path) -> St
     )
 }
 
-pub(crate) fn released_by_command(task: &TaskName, landed: &Landed) -> String {
+pub(crate) fn released_by_command(task: &TaskName, landed: &TaskAfterStep) -> String {
     format!("the command released `{}` itself, now in `{}`", plain(task.as_str()), landed.slot)
 }

@@ -23,7 +23,7 @@ use tollgate_vault::{Agent, Claim, ClaimId, ClaimLock, State, Step, StepOutcome,
 
 use super::opened;
 use crate::layout::{read_task, split_slot, write_task};
-use crate::message::{Act, Txn};
+use crate::message::{Txn, TxnOperation};
 use crate::store::EtcdStore;
 
 /// A store whose leased claims end at the time that the check says.
@@ -136,12 +136,12 @@ fn by_hand(store: &EtcdStore, task: &TaskName, from: &Slot, to: &Slot, text: Opt
     let (shared, layout) = (&store.shared, &store.shared.layout);
     let id = &shared.ask(task).unwrap().in_slot(from).expect("it is there").seen.id.clone();
     let (old, new) = (layout.task(task, from, id), layout.task(task, to, id));
-    let found = shared.client.txn(&Txn { success: vec![Act::get(&old)], ..Txn::default() }).unwrap();
+    let found = shared.client.txn(&Txn { success: vec![TxnOperation::get(&old)], ..Txn::default() }).unwrap();
     let kv = found.found().flatten().next().expect("it is there");
     let (head, before) = read_task(split_slot(&kv.value).unwrap().1).unwrap();
-    let mut success = vec![Act::put(&new, write_task(to, &head, text.unwrap_or(before)).unwrap())];
+    let mut success = vec![TxnOperation::put(&new, write_task(to, &head, text.unwrap_or(before)).unwrap())];
     if old != new {
-        success.push(Act::delete(&old));
+        success.push(TxnOperation::delete(&old));
     }
     let revision = shared.client.txn(&Txn { success, ..Txn::default() }).unwrap().header.revision;
     let mut pauses = Pauses::lasting(Duration::from_secs(30));

@@ -8,11 +8,10 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use serde_json::json;
 use tollgate_base::error::{Fault, Result};
-use tollgate_base::lock::Pauses;
 use tollgate_base::name::StepId;
 use tollgate_base::task::TaskName;
 use tollgate_testing::etcd::{Cluster, post};
-use tollgate_testing::free_port;
+use tollgate_testing::{free_port, until_true};
 use tollgate_vault::event::{Entry, EventPage, Journal};
 use tollgate_vault::step::TextEdit;
 use tollgate_vault::store::Hint;
@@ -33,14 +32,6 @@ fn waiting(store: &impl Store) -> usize {
     store.scan(State::NeedsAction, Timestamp::now()).unwrap().tasks.len()
 }
 
-#[track_caller]
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let mut pauses = Pauses::lasting(Duration::from_secs(60));
-    while !is_so() {
-        assert!(pauses.pause(), "timeout while waiting for {what}");
-    }
-}
-
 #[test]
 fn another_machine_hears_of_every_task() {
     let cluster = Cluster::shared();
@@ -58,7 +49,7 @@ fn another_machine_hears_of_every_task() {
     assert_eq!(waiting(&*other), 20);
     drop(watch);
     add(&*one, "after");
-    until("the view to hear of it", || waiting(&*other) == 21);
+    until_true("the view to hear of it", || waiting(&*other) == 21);
     assert!(told.try_recv().is_err(), "a watch that was dropped tells nothing");
 }
 
@@ -146,7 +137,7 @@ fn a_view_whose_revision_was_compacted_is_made_again() {
     assert!(compacted.is_some());
     store.shared.replace_view(View::new(1));
     assert_eq!(waiting(&*store), 0, "the view is empty now");
-    until("the view to be made again", || waiting(&*store) == 1);
+    until_true("the view to be made again", || waiting(&*store) == 1);
 }
 
 #[test]
@@ -165,7 +156,7 @@ fn a_watch_that_tells_too_much_at_once_is_not_read_and_everything_is_looked_at_a
     let store = opened(&format!("etcd://127.0.0.1:{port}/x"), "one");
     assert_eq!(waiting(&*store), 0);
     let first = 2;
-    until("another look", || looks.load(Ordering::Relaxed) > first);
+    until_true("another look", || looks.load(Ordering::Relaxed) > first);
 }
 
 /// A journal that cannot be written while it is full.
@@ -251,7 +242,7 @@ fn a_watch_leaves_a_dead_node_even_if_nothing_is_asked() {
     client.skip(1);
     // By then, the watch that is there now has ended.
     let ended = Instant::now() + WATCH;
-    until("another watch", || store.shared.with_view(|view| view.heard > ended).unwrap());
+    until_true("another watch", || store.shared.with_view(|view| view.heard > ended).unwrap());
 }
 
 #[test]
@@ -329,7 +320,7 @@ fn the_largest_task_is_claimed_released_reclaimed_and_rejected() {
     let text = vault.store().read(&vault.get(&done, now()).unwrap(), u64::MAX).unwrap().unwrap();
     vault.add(&"copied".parse().unwrap(), &text, now()).expect("as `vault copy` adds it");
     claim("abandoned");
-    until("its owner to be gone", || !vault.reclaim(now()).unwrap().0.is_empty());
+    until_true("its owner to be gone", || !vault.reclaim(now()).unwrap().0.is_empty());
     let (returned, id) = claim("returned");
     vault.release(&returned, &id, &Release::give_back("later"), now()).unwrap().unwrap();
     vault.reject(&returned, "ada", "too long", now()).unwrap().unwrap();
@@ -362,7 +353,7 @@ fn a_view_that_is_made_again_after_an_outage_wakes_those_who_watch() {
     let _watch = store.watch(&[State::NeedsAction], Arc::new(wake)).unwrap().expect("it can tell");
     let age = |view: &mut View| view.heard = Instant::now().checked_sub(Duration::from_secs(60)).unwrap();
     // The thread that feeds the view may hear something at any moment, which makes the view young again.
-    until("the view to be made again", || {
+    until_true("the view to be made again", || {
         store.shared.with_view(age);
         waiting(&*store);
         told.try_iter().any(|hint| hint == Hint::Everything)

@@ -7,7 +7,7 @@ use tollgate_vault::{State, Store};
 
 use super::opened;
 use crate::layout::FORMAT;
-use crate::message::Act;
+use crate::message::TxnOperation;
 
 #[test]
 fn another_format_is_refused() {
@@ -15,7 +15,7 @@ fn another_format_is_refused() {
     let url = cluster.url();
     let refused = |format: u32| {
         let shared = &opened(&url, "other").shared;
-        shared.act(vec![Act::put(shared.layout.format(), format.to_string())]).unwrap();
+        shared.act(vec![TxnOperation::put(shared.layout.format(), format.to_string())]).unwrap();
         opened(&url, "ours").scan(State::NeedsAction, Timestamp::now()).unwrap_err()
     };
     let fault = refused(FORMAT + 1);

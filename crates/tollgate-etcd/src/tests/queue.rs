@@ -10,7 +10,7 @@ use tollgate_vault::{ClaimKind, ClaimRequest, State, StepId, Store, Terms, Vault
 
 use super::opened;
 use crate::layout::{TaskHead, write_task};
-use crate::message::Act;
+use crate::message::TxnOperation;
 
 #[test]
 fn what_other_programs_do_to_the_queue_counts() {
@@ -30,9 +30,9 @@ fn what_other_programs_do_to_the_queue_counts() {
     let put = |task: &str, priority: &str| {
         let text = format!("---\npriority: {priority}\n---\n");
         let head = TaskHead::new(Timestamp::now());
-        Act::put(key(task), write_task(&Slot::NEEDS_ACTION, &head, text.as_bytes()).unwrap())
+        TxnOperation::put(key(task), write_task(&Slot::NEEDS_ACTION, &head, text.as_bytes()).unwrap())
     };
-    shared.act(vec![Act::delete(key("a")), put("b", "low"), put("new", "high")]).unwrap();
+    shared.act(vec![TxnOperation::delete(key("a")), put("b", "low"), put("new", "high")]).unwrap();
     let next = || {
         let vault = Vault::new(opened(&url, "next") as Arc<dyn Store>, Terms::default());
         let agent = "blue".parse().unwrap();

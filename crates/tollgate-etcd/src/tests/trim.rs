@@ -16,7 +16,7 @@ use tollgate_vault::{ClaimKind, ClaimRequest, Release, State, StepOutcome, Store
 
 use super::{fake_node, opened};
 use crate::lines::KEEP;
-use crate::message::{Act, Txn};
+use crate::message::{Txn, TxnOperation};
 use crate::store::EtcdStore;
 use crate::trim::HELD_BACK;
 
@@ -173,7 +173,7 @@ fn a_foreign_key_among_the_lines_is_named() {
     let cluster = Cluster::shared();
     let store = opened(&cluster.url(), "one");
     let key = format!("{}note", store.shared.layout.lines());
-    let txn = Txn { success: vec![Act::put(&key, b"milk")], ..Txn::default() };
+    let txn = Txn { success: vec![TxnOperation::put(&key, b"milk")], ..Txn::default() };
     store.shared.client.txn(&txn).unwrap();
     let fault = store.events("", 10).unwrap_err().to_string();
     assert!(fault.contains(&key), "{fault}");

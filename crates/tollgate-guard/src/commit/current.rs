@@ -107,7 +107,7 @@ impl Current {
         Ok(true)
     }
 
-    /// The same of a file that was closed after the look: makes it quiet and hashes it once more. False also if its metadata
+    /// Whether a file that was closed after the look is still as it was: makes it quiet and hashes it once more. False also if its metadata
     /// have changed.
     pub(super) fn verify_again(&mut self, spot: &Spot, model: Option<Model>) -> Result<bool> {
         let Found::File(mut file) = spot.open_itself()? else { return Ok(false) };

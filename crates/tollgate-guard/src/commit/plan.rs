@@ -53,7 +53,7 @@ pub(crate) enum Operation {
         digest: Digest,
     },
     Remove,
-    /// It is moved to another path, which must be free.
+    /// The file is moved to another path, which must be free.
     MoveTo(Place),
     /// It gets this mode. Its bytes stay.
     SetMode(u32),

@@ -136,7 +136,7 @@ pub(crate) fn commit(root: &Root, request: &CommitRequest<'_>) -> Result<Outcome
         return Ok(Outcome::Done(CommitAnswer::Cannot(CannotCommit::InProgress(what))));
     }
     if let Some(reason) = foreign_switch(&tree, request.turn)? {
-        let asked = Request { root, turn: request.turn, tool: TOOL, level: None, fences: &[] };
+        let asked = Request { root, turn: request.turn, tool: TOOL, level: None, fences: &[], removed: &[] };
         if let Some(refusal) = object(&asked, &head_path(&tree), reason)? {
             return refuse(&asked, vec![refusal]);
         }

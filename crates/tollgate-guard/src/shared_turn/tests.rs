@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::stripe_lock::stripe;
+use crate::turn::{Extent, FileState};
 
 fn state(text: &str) -> FileState {
     FileState::Present(Digest::of(text.as_bytes()))

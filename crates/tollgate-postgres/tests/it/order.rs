@@ -10,7 +10,7 @@ use tollgate_base::task::State;
 use tollgate_postgres::PostgresStore;
 use tollgate_testing::postgres::{Server, is_installed, sabotage};
 use tollgate_vault::event::Entry;
-use tollgate_vault::store::{Hint, Noticed, Wake};
+use tollgate_vault::store::{Hint, NoticedChange, Wake};
 use tollgate_vault::{ClaimKind, ClaimRequest, Release, StepId, Store, Terms, Vault};
 
 use crate::stores::Stores;
@@ -202,10 +202,10 @@ fn a_task_that_was_claimed_has_not_come_to_the_queue() {
     assert_eq!(next(), Hint::Everything, "it listens");
     let request = ClaimRequest { agent: "blue".parse().unwrap(), kind: ClaimKind::Leased, renamed_in: false };
     vault.claim(&name, &request, now).unwrap().unwrap();
-    assert_eq!(next(), Hint::Task(name, State::NeedsAction, Noticed::Touched));
+    assert_eq!(next(), Hint::Task(name, State::NeedsAction, NoticedChange::Touched));
     let new: tollgate_vault::TaskName = "new".parse().unwrap();
     vault.add(&new, b"text", now).unwrap();
-    assert_eq!(next(), Hint::Task(new, State::NeedsAction, Noticed::MovedIn));
+    assert_eq!(next(), Hint::Task(new, State::NeedsAction, NoticedChange::MovedIn));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 
-use super::tracee::Tracee;
+use super::tracee::{FinalLink, Tracee};
 use crate::sys::seccomp::{CallList, WaitingCall};
 
 /// A path as an argument: relative to an open folder, or to the working folder.
@@ -30,14 +30,14 @@ pub(super) enum SystemCall {
     Unlink { path: PathArgument },
     /// Delete an empty folder.
     RemoveFolder { path: PathArgument },
-    /// Give a file a second name, which must be free.
-    Link { from: PathArgument, to: PathArgument },
+    /// Give a file a second name, which must be free. `last`: of the first path.
+    Link { from: PathArgument, last: FinalLink, to: PathArgument },
     /// Create a symbolic link. Its name must be free.
     Symlink { path: PathArgument },
     /// Create a folder or a special file. Its name must be free.
     Create { path: PathArgument },
-    /// Change the mode, the owner, the times or the attributes. `follow`: a link at the end of the path is followed.
-    Describe { path: PathArgument, follow: bool },
+    /// Change the mode, the owner, the times or the attributes.
+    Describe { path: PathArgument, last: FinalLink },
     /// Restrict the process further.
     Restrict,
     /// The call names no path: the kernel answers it.
@@ -226,16 +226,23 @@ impl SystemCall {
             }
             ArgumentShape::UnlinkAt => Self::Unlink { path: below(0)? },
             ArgumentShape::RemoveFolder => Self::RemoveFolder { path: here(0)? },
-            ArgumentShape::Link => Self::Link { from: here(0)?, to: here(1)? },
-            ArgumentShape::LinkAt => Self::Link { from: below(0)?, to: below(2)? },
+            ArgumentShape::Link => Self::Link { from: here(0)?, last: FinalLink::Keep, to: here(1)? },
+            ArgumentShape::LinkAt => Self::Link {
+                from: below(0)?,
+                last: FinalLink::followed_if(int(4) & libc::AT_SYMLINK_FOLLOW != 0),
+                to: below(2)?,
+            },
             ArgumentShape::Symlink => Self::Symlink { path: here(1)? },
             ArgumentShape::SymlinkAt => Self::Symlink { path: below(1)? },
             ArgumentShape::Create => Self::Create { path: here(0)? },
             ArgumentShape::CreateAt => Self::Create { path: below(0)? },
-            ArgumentShape::Describe { follow } => Self::Describe { path: here(0)?, follow },
+            ArgumentShape::Describe { follow } => {
+                Self::Describe { path: here(0)?, last: FinalLink::followed_if(follow) }
+            }
             ArgumentShape::DescribeAt { flags } => {
                 let flags = flags.map_or(0, int);
-                Self::Describe { path: below(0)?, follow: flags & libc::AT_SYMLINK_NOFOLLOW == 0 }
+                let follows = flags & libc::AT_SYMLINK_NOFOLLOW == 0;
+                Self::Describe { path: below(0)?, last: FinalLink::followed_if(follows) }
             }
             ArgumentShape::Restrict => Self::Restrict,
         })

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use libc::c_int;
 
 use super::call::{PathArgument, SystemCall};
-use super::remembered::Remembered;
+use super::remembered::{CommandMemory, by_command};
 use super::tracee::{FinalLink, Lead, Tracee, kind_at};
 use crate::level::RunLevel;
 use crate::request::ReadsCount;
@@ -16,6 +16,7 @@ use crate::sys::seccomp::CallAnswer;
 use crate::transaction::MOST_SHOWN;
 use tollgate_base::digest::Digest;
 use tollgate_base::error::Result;
+use tollgate_guard::change::Action;
 use tollgate_guard::gate::Gate;
 use tollgate_guard::refusal::{Reason, Refusal, Refused};
 use tollgate_guard::supervised::{MadeChange, SupervisedProgram};
@@ -24,11 +25,11 @@ use tollgate_guard::turn::{Extent, FileState, TurnState};
 /// The files of a command, and who judges changes of them.
 pub(super) struct Files<'a> {
     pub(super) program: SupervisedProgram<'a>,
-    pub(super) memory: &'a mut Remembered,
+    pub(super) memory: &'a mut CommandMemory,
 }
 
 /// What a run has read and changed since the last report.
-pub(super) struct Settled {
+pub(super) struct LearnedFiles {
     pub(super) reads: Vec<(PathBuf, FileState)>,
     pub(super) changes: Vec<MadeChange>,
 }
@@ -41,7 +42,7 @@ pub(super) struct Guarded {
 
 /// The file at a guarded path.
 #[derive(PartialEq, Eq)]
-pub(super) enum There {
+pub(super) enum PathKind {
     Nothing,
     File,
     Link,
@@ -53,7 +54,7 @@ pub(super) enum There {
 pub(super) type Judged<T> = std::result::Result<T, CallAnswer>;
 
 impl<'a> Files<'a> {
-    pub(super) fn new(gate: &'a Gate, turn: &'a dyn TurnState, memory: &'a mut Remembered) -> Self {
+    pub(super) fn new(gate: &'a Gate, turn: &'a dyn TurnState, memory: &'a mut CommandMemory) -> Self {
         Self { program: SupervisedProgram::new(gate, turn, RunLevel::Gate.word()), memory }
     }
 
@@ -71,15 +72,12 @@ impl<'a> Files<'a> {
             SystemCall::Rename { from, to, flags } => self.rename(tracee, from, to, *flags)?,
             SystemCall::Unlink { path } => self.unlink(tracee, path)?,
             SystemCall::RemoveFolder { path } => self.named(tracee, path, FinalLink::Keep)?.map(drop),
-            SystemCall::Link { from, to } => self.link(tracee, from, to)?,
+            SystemCall::Link { from, last, to } => self.link(tracee, (from, *last), to)?,
             SystemCall::Symlink { path } => self.symlink(tracee, path)?,
             // The kernel replaces nothing, and `mkdir -p` asks for every folder on the way.
             SystemCall::Create { path } if self.is_taken(tracee, path) => Ok(()),
             SystemCall::Create { path } => self.named(tracee, path, FinalLink::Keep)?.map(drop),
-            SystemCall::Describe { path, follow } => {
-                let last = if *follow { FinalLink::Follow } else { FinalLink::Keep };
-                self.named(tracee, path, last)?.map(drop)
-            }
+            SystemCall::Describe { path, last } => self.named(tracee, path, *last)?.map(drop),
         };
         Ok(answer.err().unwrap_or(CallAnswer::Continue))
     }
@@ -87,7 +85,7 @@ impl<'a> Files<'a> {
     /// Whether something is at this path already.
     fn is_taken(&self, tracee: &Tracee, path: &PathArgument) -> bool {
         let lead = self.lead(tracee, path, FinalLink::Keep);
-        matches!(lead, Ok(Some(end)) if !matches!(there(&end.path), There::Nothing))
+        matches!(lead, Ok(Some(end)) if !matches!(there(&end.path), PathKind::Nothing))
     }
 
     /// Where a path leads, if it is under guard.
@@ -118,7 +116,7 @@ impl<'a> Files<'a> {
         }
     }
 
-    /// The same, also for a path that only the rules for protected paths apply to.
+    /// Where the path of a change leads, also if only the rules for protected paths apply to it.
     pub(super) fn led(
         &mut self,
         tracee: &Tracee,
@@ -142,7 +140,7 @@ impl<'a> Files<'a> {
             self.memory.known.remove(&guarded.path);
             return Ok(Ok(None));
         }
-        if self.program.is_protected(&guarded.given, &guarded.path) {
+        if self.program.is_protected(&guarded.given, &guarded.path) || self.memory.is_closed(&guarded.path) {
             let refusal = self.program.protected(&guarded.path);
             return self.refuse(refusal).map(Err);
         }
@@ -185,12 +183,12 @@ impl<'a> Files<'a> {
             Err(answer) => return Ok(Err(answer)),
         };
         match there(&guarded.path) {
-            There::Nothing if !has(libc::O_CREAT) => {
+            PathKind::Nothing if !has(libc::O_CREAT) => {
                 self.memory.saw(&guarded.path, FileState::Absent);
                 return Ok(Ok(()));
             }
-            There::Folder | There::Other | There::Link => return Ok(Ok(())),
-            There::File | There::Nothing => {}
+            PathKind::Folder | PathKind::Other | PathKind::Link => return Ok(Ok(())),
+            PathKind::File | PathKind::Nothing => {}
         }
         if new_only {
             // The kernel makes sure that nothing is replaced.
@@ -213,8 +211,7 @@ impl<'a> Files<'a> {
             self.read(&guarded)?;
             self.look(&guarded)?
         } else {
-            let extent = if whole { Extent::Whole } else { Extent::Part };
-            match self.judge(&guarded, extent)? {
+            match self.judge(&guarded, by_command(whole))? {
                 Ok(state) => state,
                 Err(answer) => return Ok(Err(answer)),
             }
@@ -227,11 +224,10 @@ impl<'a> Files<'a> {
 
     fn truncate(&mut self, tracee: &Tracee, path: &PathArgument, length: u64) -> Result<Judged<()>> {
         let guarded = match self.named(tracee, path, FinalLink::Follow)? {
-            Ok(Some(guarded)) if there(&guarded.path) == There::File => guarded,
+            Ok(Some(guarded)) if there(&guarded.path) == PathKind::File => guarded,
             other => return Ok(other.map(drop)),
         };
-        let extent = if length == 0 { Extent::Whole } else { Extent::Part };
-        match self.judge(&guarded, extent)? {
+        match self.judge(&guarded, by_command(length == 0))? {
             Ok(state) => {
                 let empty = FileState::Present(Digest::of(b""));
                 let after = if length == 0 { empty } else { FileState::Unreadable };
@@ -244,10 +240,13 @@ impl<'a> Files<'a> {
 
     fn unlink(&mut self, tracee: &Tracee, path: &PathArgument) -> Result<Judged<()>> {
         let guarded = match self.named(tracee, path, FinalLink::Keep)? {
-            Ok(Some(guarded)) if there(&guarded.path) == There::File => guarded,
+            Ok(Some(guarded)) if there(&guarded.path) == PathKind::File => guarded,
             other => return Ok(other.map(drop)),
         };
-        match self.judge(&guarded, Extent::Whole)? {
+        // What the command has made itself it may delete like everything else that it changes.
+        let is_own = self.memory.known.get(&guarded.path).is_some_and(|known| known.before.is_some());
+        let action = if is_own { by_command(true) } else { Action::Delete };
+        match self.judge(&guarded, action)? {
             Ok(state) => {
                 self.memory.becomes(&guarded.path, state, FileState::Absent);
                 Ok(Ok(()))
@@ -256,10 +255,15 @@ impl<'a> Files<'a> {
         }
     }
 
-    fn link(&mut self, tracee: &Tracee, from: &PathArgument, to: &PathArgument) -> Result<Judged<()>> {
+    fn link(
+        &mut self,
+        tracee: &Tracee,
+        (from, last): (&PathArgument, FinalLink),
+        to: &PathArgument,
+    ) -> Result<Judged<()>> {
         // A second name of a protected file would be a way to change it.
-        let state = match self.named(tracee, from, FinalLink::Keep)? {
-            Ok(Some(from)) if there(&from.path) == There::File => self.look(&from)?,
+        let state = match self.named(tracee, from, last)? {
+            Ok(Some(from)) if there(&from.path) == PathKind::File => self.look(&from)?,
             Ok(_) => FileState::Unreadable,
             Err(answer) => return Ok(Err(answer)),
         };
@@ -272,7 +276,7 @@ impl<'a> Files<'a> {
         }
         match self.under_guard(to)? {
             // The kernel makes sure that nothing is replaced.
-            Ok(Some(to)) if there(&to.path) == There::Nothing => {
+            Ok(Some(to)) if there(&to.path) == PathKind::Nothing => {
                 self.memory.becomes(&to.path, FileState::Absent, state);
                 Ok(Ok(()))
             }
@@ -317,7 +321,7 @@ impl<'a> Files<'a> {
         ends: [&PathArgument; 2],
     ) -> Result<Judged<()>> {
         for end in ends {
-            let carries = |end: &Guarded| matches!(there(&end.path), There::Folder | There::Link);
+            let carries = |end: &Guarded| matches!(there(&end.path), PathKind::Folder | PathKind::Link);
             match self.lead(tracee, end, FinalLink::Keep) {
                 Ok(Some(end)) if carries(&end) => return self.must_bring_nothing_protected(tracee, &ends),
                 Ok(_) => {}
@@ -355,12 +359,12 @@ impl<'a> Files<'a> {
     /// The command is about to read a file.
     fn read(&mut self, guarded: &Guarded) -> Result<()> {
         match there(&guarded.path) {
-            There::File => {
+            PathKind::File => {
                 let state = self.look(guarded)?;
                 self.memory.saw(&guarded.path, state);
             }
-            There::Nothing => self.memory.saw(&guarded.path, FileState::Absent),
-            There::Link | There::Folder | There::Other => {}
+            PathKind::Nothing => self.memory.saw(&guarded.path, FileState::Absent),
+            PathKind::Link | PathKind::Folder | PathKind::Other => {}
         }
         Ok(())
     }
@@ -376,7 +380,7 @@ impl<'a> Files<'a> {
     }
 
     /// Whether the command may change a file that exists, or create it.
-    pub(super) fn judge(&mut self, guarded: &Guarded, extent: Extent) -> Result<Judged<FileState>> {
+    pub(super) fn judge(&mut self, guarded: &Guarded, action: Action) -> Result<Judged<FileState>> {
         if self.memory.known.get(&guarded.path).is_some_and(|known| known.anything) {
             let state = self.look(guarded)?;
             let known = self.memory.known.entry(guarded.path.clone()).or_default();
@@ -385,7 +389,7 @@ impl<'a> Files<'a> {
         let known = self.memory.known.get(&guarded.path);
         let states = known.map_or(&[][..], |known| known.states.as_slice());
         let open = known.is_some_and(|known| known.open > 0);
-        match self.program.judge(&guarded.given, extent, states, open)? {
+        match self.program.judge(&guarded.given, action, states, open)? {
             Ok(state) => {
                 // The command has read the file again since.
                 self.memory.refused.remove(&guarded.path);
@@ -437,7 +441,7 @@ impl<'a> Files<'a> {
 
     /// Records what the command has read and changed since the last time. `last`: all its processes have ended. Otherwise a
     /// change that may still be under way is left for later.
-    pub(super) fn settle(&mut self, last: bool, reads_count: ReadsCount) -> Result<Settled> {
+    pub(super) fn settle(&mut self, last: bool, reads_count: ReadsCount) -> Result<LearnedFiles> {
         self.learn()?;
         let (mut reads, mut changes, mut seen) = (Vec::new(), Vec::new(), Vec::new());
         for (path, known) in &mut self.memory.known {
@@ -480,16 +484,16 @@ impl<'a> Files<'a> {
         self.program.record_changes(&changes)?;
         changes.append(&mut self.memory.made);
         changes.sort_by(|a, b| a.path.cmp(&b.path));
-        Ok(Settled { reads, changes })
+        Ok(LearnedFiles { reads, changes })
     }
 }
 
-pub(super) fn there(path: &Path) -> There {
+pub(super) fn there(path: &Path) -> PathKind {
     match kind_at(path) {
-        None => There::Nothing,
-        Some(kind) if kind.is_file() => There::File,
-        Some(kind) if kind.is_symlink() => There::Link,
-        Some(kind) if kind.is_dir() => There::Folder,
-        Some(_) => There::Other,
+        None => PathKind::Nothing,
+        Some(kind) if kind.is_file() => PathKind::File,
+        Some(kind) if kind.is_symlink() => PathKind::Link,
+        Some(kind) if kind.is_dir() => PathKind::Folder,
+        Some(_) => PathKind::Other,
     }
 }

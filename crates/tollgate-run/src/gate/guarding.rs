@@ -20,8 +20,8 @@ use rustix::process::{
 };
 
 use super::call::{SystemCall, supervised};
-use super::files::{Files, Settled};
-use super::remembered::Remembered;
+use super::files::{Files, LearnedFiles};
+use super::remembered::CommandMemory;
 use super::tracee::Tracee;
 use super::why_not::{may_not_look, why_not_installed};
 use crate::descriptors;
@@ -32,7 +32,8 @@ use crate::request::{ReadsCount, RunRequest};
 use crate::supervisor::Supervisor;
 use crate::sys;
 use crate::sys::seccomp::{
-    CallAnswer, Filter, Interruptible, WaitingCall, prefer_same_processor, receive, reply, still_waits,
+    CallAnswer, DoorOfRun, Filter, Interruptible, WaitingCall, prefer_same_processor, receive, reply,
+    still_waits,
 };
 use tollgate_base::error::{At, Result};
 use tollgate_guard::gate::Gate;
@@ -46,7 +47,7 @@ const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 /// A command under guard, with all processes that it has started.
 struct Guarding {
     listener: OwnedFd,
-    memory: Remembered,
+    memory: CommandMemory,
     folder: RunFolder,
     /// Why tollgate could not judge a call. The call has failed.
     fault: Option<String>,
@@ -66,27 +67,28 @@ pub(crate) fn run(gate: &Gate, request: &RunRequest<'_>) -> Result<LevelAttempt>
     if let Some(why) = may_not_look() {
         return Ok(LevelAttempt::NotPossible(why));
     }
-    let mut memory = Remembered::new(root, &request.pass).at("look at", root)?;
+    let mut memory = CommandMemory::new(root, &request.pass).at("look at", root)?;
     let folder = RunFolder::create(gate.workspace())?;
     let door = door::open(folder.path()).ok();
-    let (mut child, listener) = match start(request, folder.path())? {
-        Start::Started(child, listener, interruptible) => {
-            memory.calls_are(interruptible);
-            (child, listener)
-        }
-        Start::NotExecuted(error) => {
-            folder.remove()?;
-            return Ok(LevelAttempt::Ran(RunOutcome::not_started(
-                RunLevel::Gate,
-                &request.command[0],
-                &error,
-            )));
-        }
-        Start::NotPossible(why) => {
-            folder.remove()?;
-            return Ok(LevelAttempt::NotPossible(why));
-        }
-    };
+    let (mut child, listener) =
+        match start(request, folder.path(), door.as_ref().map_or(DoorOfRun::Missing, |_| DoorOfRun::Open))? {
+            Start::Started(child, listener, interruptible) => {
+                memory.calls_are(interruptible);
+                (child, listener)
+            }
+            Start::NotExecuted(error) => {
+                folder.remove()?;
+                return Ok(LevelAttempt::Ran(RunOutcome::not_started(
+                    RunLevel::Gate,
+                    &request.command[0],
+                    &error,
+                )));
+            }
+            Start::NotPossible(why) => {
+                folder.remove()?;
+                return Ok(LevelAttempt::NotPossible(why));
+            }
+        };
     if let Some(supervisor) = request.supervisor {
         supervisor.started(child.id(), door.as_ref());
         // A session of its own, and not only a process group: if the parent of a process is in another group of the same session,
@@ -135,7 +137,7 @@ impl Guarding {
         reap();
         let is_used = !self.wait_for_a_call(Some(&Timespec::default()))?.contains(PollFlags::HUP);
         let mut files = Files::new(gate, request.turn, &mut self.memory);
-        let Settled { reads, changes } = files.settle(!is_used, request.reads_count)?;
+        let LearnedFiles { reads, changes } = files.settle(!is_used, request.reads_count)?;
         let refused = files.refused();
         let fault = self.fault.take().map(RunNote::NotJudged);
         let relative = |path: &Path| path.strip_prefix(root).unwrap_or(path).to_owned();
@@ -220,9 +222,9 @@ fn wait(sources: &mut [PollFd<'_>], limit: Option<&Timespec>) -> Result<()> {
 }
 
 /// Starts the command under the filter.
-fn start(request: &RunRequest<'_>, run: &Path) -> Result<Start> {
+fn start(request: &RunRequest<'_>, run: &Path, door: DoorOfRun) -> Result<Start> {
     let (ours, theirs) = UnixStream::pair().at("open", "a socket")?;
-    let filter = Filter::new(&supervised());
+    let filter = Filter::new(&supervised(), door);
     let (mask, folder) = (request.supervisor.map(Supervisor::mask), request.folder.clone());
     let (program, arguments) = request.program();
     let mut command = Command::new(program);

@@ -13,13 +13,19 @@ use super::tracee::OwnView;
 use crate::sys::seccomp::Interruptible;
 use crate::transaction::ignored::IgnoreRules;
 use tollgate_base::digest::Digest;
+use tollgate_guard::change::Action;
 use tollgate_guard::refusal::Refusal;
 use tollgate_guard::supervised::MadeChange;
-use tollgate_guard::turn::FileState;
+use tollgate_guard::turn::{Extent, FileState};
 use tollgate_guard::workspace::STATE_FOLDER;
 
 /// The number of bytes that are kept to show what changed, for all files together.
 const TEXTS: usize = 32 << 20;
+
+/// A change by the command: of the whole file, or of some part of it.
+pub(super) fn by_command(whole: bool) -> Action {
+    Action::by_program(if whole { Extent::Whole } else { Extent::Part })
+}
 
 /// What the command knows of one file.
 #[derive(Debug, Default)]
@@ -37,12 +43,14 @@ pub(super) struct KnownFile {
 }
 
 /// What is known about the files that a command has used.
-pub(super) struct Remembered {
+pub(super) struct CommandMemory {
     pub(super) view: OwnView,
     /// Folders in the workspace that are not guarded.
     pub(super) pass: Vec<PathBuf>,
     /// Which other folders are not guarded either.
     pub(super) rules: IgnoreRules,
+    /// The git directory of the workspace, or the file that names it, if there was one at the start.
+    git: Option<PathBuf>,
     pub(super) known: HashMap<PathBuf, KnownFile>,
     pub(super) closed: ClosedFiles,
     pub(super) texts: HashMap<Digest, Vec<u8>>,
@@ -56,13 +64,14 @@ pub(super) struct Remembered {
     pub(super) may_act: bool,
 }
 
-impl Remembered {
+impl CommandMemory {
     /// Nothing yet.
     pub(super) fn new(root: &Path, pass: &[PathBuf]) -> io::Result<Self> {
         Ok(Self {
             view: OwnView::new(root)?,
             pass: pass.iter().map(|folder| root.join(folder)).collect(),
             rules: IgnoreRules::of(root),
+            git: Some(root.join(".git")).filter(|git| git.symlink_metadata().is_ok()),
             known: HashMap::new(),
             closed: ClosedFiles::new()?,
             texts: HashMap::new(),
@@ -87,6 +96,11 @@ impl Remembered {
         is_own
             || self.pass.iter().any(|folder| path.starts_with(folder))
             || is_deeper && first.is_some_and(|first| self.rules.ignore(first.as_bytes()))
+    }
+
+    /// Whether a path is closed because the workspace was a repository at the start, even if the command has taken that apart.
+    pub(super) fn is_closed(&self, path: &Path) -> bool {
+        self.git.as_ref().is_some_and(|git| path == git || path.starts_with(git.join("hooks")))
     }
 
     /// Keeps the text of a file for diffs, as long as there is room.

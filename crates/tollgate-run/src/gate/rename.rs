@@ -6,11 +6,12 @@
 use std::path::Path;
 
 use super::call::PathArgument;
-use super::files::{Files, Guarded, Judged, There, there};
+use super::files::{Files, Guarded, Judged, PathKind, there};
 use super::remembered::KnownFile;
 use super::tracee::{FinalLink, Tracee};
 use crate::sys::seccomp::CallAnswer;
 use tollgate_base::error::Result;
+use tollgate_guard::change::Action;
 use tollgate_guard::supervised::MadeChange;
 use tollgate_guard::turn::{Extent, FileState};
 
@@ -46,12 +47,12 @@ impl Files<'_> {
             (Err(answer), _) | (_, Err(answer)) => return Ok(Err(answer)),
         };
         if let (Some(from), Some(to)) = (&from, &to)
-            && there(&from.path) == There::Folder
+            && there(&from.path) == PathKind::Folder
         {
             self.memory.moved_folder(&from.path, &to.path);
             return Ok(Ok(()));
         }
-        let is_taken = to.as_ref().is_some_and(|to| there(&to.path) != There::Nothing);
+        let is_taken = to.as_ref().is_some_and(|to| there(&to.path) != PathKind::Nothing);
         if flags & libc::RENAME_NOREPLACE != 0 && is_taken {
             // The kernel makes sure that nothing is replaced.
             return Ok(Ok(()));
@@ -65,8 +66,8 @@ impl Files<'_> {
         // The states before the call: what comes to `to`, and what is there.
         let mut states = [FileState::Absent; 2];
         for (end, state) in [&from, &to].into_iter().zip(&mut states) {
-            let Some(end) = end.as_ref().filter(|end| there(&end.path) == There::File) else { continue };
-            match self.judge(end, Extent::Whole)? {
+            let Some(end) = end.as_ref().filter(|end| there(&end.path) == PathKind::File) else { continue };
+            match self.judge(end, Action::by_program(Extent::Whole))? {
                 Ok(found) => *state = found,
                 Err(answer) => return Ok(Err(answer)),
             }
@@ -97,12 +98,12 @@ impl Files<'_> {
     fn replace(&mut self, tracee: &Tracee, from: &Guarded, to: &Guarded) -> Result<Option<CallAnswer>> {
         let is_open = |path: &Path| self.memory.known.get(path).is_some_and(|known| known.open > 0);
         if !self.memory.may_act
-            || [from, to].iter().any(|end| there(&end.path) != There::File || is_open(&end.path))
+            || [from, to].iter().any(|end| there(&end.path) != PathKind::File || is_open(&end.path))
             || !tracee.has_rights_of(&self.memory.view)
         {
             return Ok(None);
         }
-        let state = match self.judge(from, Extent::Whole)? {
+        let state = match self.judge(from, Action::by_program(Extent::Whole))? {
             Ok(state) => state,
             Err(answer) => return Ok(Some(answer)),
         };

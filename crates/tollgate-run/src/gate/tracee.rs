@@ -35,6 +35,12 @@ pub(super) enum FinalLink {
     Keep,
 }
 
+impl FinalLink {
+    pub(super) fn followed_if(follows: bool) -> Self {
+        if follows { Self::Follow } else { Self::Keep }
+    }
+}
+
 /// Where a path leads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Lead {

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use super::call::supervised;
 use crate::sys;
-use crate::sys::seccomp::Filter;
+use crate::sys::seccomp::{DoorOfRun, Filter};
 
 /// Why the gate is not possible here. `None` if it is: a process has just tried.
 pub(crate) fn why_not() -> Option<String> {
@@ -15,7 +15,7 @@ pub(crate) fn why_not() -> Option<String> {
     if let Some(why) = may_not_look() {
         return Some(why);
     }
-    let filter = Filter::new(&supervised());
+    let filter = Filter::new(&supervised(), DoorOfRun::Missing);
     let mut trial = Command::new("true");
     sys::before_exec(&mut trial, move || {
         filter.install()?;

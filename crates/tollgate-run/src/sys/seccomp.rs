@@ -35,10 +35,20 @@ const ARCHITECTURE: u32 = 0;
 const FOREIGN_NUMBERS: u32 = 0x4000_0000;
 
 /// What a process asks the kernel to learn whether it is in a run: an operation that no kernel has. The filter of a run answers with
-/// one of the errors below, and no process can remove a filter, or make it answer something else.
+/// one of the errors below, and no process can remove a filter. The newest filter answers, so a process that installs one of its own
+/// can hide the answer: decisions also need a person at a terminal.
 const ASK: u32 = 0x746F_6C6C;
 const IN_TRANSACTION: u32 = 3001;
 const UNDER_GATE: u32 = 3002;
+const UNDER_GATE_WITHOUT_DOOR: u32 = 3003;
+
+/// Whether `tollgate` in a run can reach the process in front.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DoorOfRun {
+    Open,
+    /// A sandbox around the run allows no sockets.
+    Missing,
+}
 
 /// Offsets in `seccomp_data`.
 const NUMBER: u32 = 0;
@@ -55,7 +65,7 @@ pub(crate) struct Filter(Vec<sock_filter>);
 
 impl Filter {
     /// The filter for these calls. Calls of other architectures do not exist: nobody knows their numbers.
-    pub(crate) fn new(calls: &CallList) -> Self {
+    pub(crate) fn new(calls: &CallList, door: DoorOfRun) -> Self {
         let absent = libc::SECCOMP_RET_ERRNO | libc::ENOSYS.unsigned_abs();
         let mut code = vec![
             load(ARCH),
@@ -66,7 +76,10 @@ impl Filter {
             skip_unless(libc::BPF_JGE, FOREIGN_NUMBERS, 1),
             answer(absent),
         ];
-        code.extend(mark(UNDER_GATE));
+        code.extend(mark(match door {
+            DoorOfRun::Open => UNDER_GATE,
+            DoorOfRun::Missing => UNDER_GATE_WITHOUT_DOOR,
+        }));
         for (number, flags) in &calls.opens {
             code.extend([
                 skip_unless(libc::BPF_JEQ, *number, 4),
@@ -174,16 +187,26 @@ fn mark(level: u32) -> [sock_filter; 5] {
     ]
 }
 
-/// The level of the run in which this process is, as the kernel says.
-pub(crate) fn level_here() -> Option<RunLevel> {
+/// What the filter of the run answers in which this process is.
+fn answer_here() -> Option<u32> {
     // SAFETY: an operation that does not exist reads and writes nothing.
     let answer = unsafe { libc::prctl(ASK as c_int, 0, 0, 0, 0) };
     let error = io::Error::last_os_error().raw_os_error().filter(|_| answer < 0)?;
-    match u32::try_from(error).ok()? {
+    u32::try_from(error).ok()
+}
+
+/// The level of the run in which this process is, as the kernel says.
+pub(crate) fn level_here() -> Option<RunLevel> {
+    match answer_here()? {
         IN_TRANSACTION => Some(RunLevel::Transaction),
-        UNDER_GATE => Some(RunLevel::Gate),
+        UNDER_GATE | UNDER_GATE_WITHOUT_DOOR => Some(RunLevel::Gate),
         _ => None,
     }
+}
+
+/// Whether this process is in a run without a door.
+pub(crate) fn is_without_door() -> bool {
+    answer_here() == Some(UNDER_GATE_WITHOUT_DOOR)
 }
 
 /// Whether a call that the supervisor has received may be interrupted by a signal, and made again.

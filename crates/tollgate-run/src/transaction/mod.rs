@@ -415,6 +415,9 @@ impl Transaction {
         reads: Vec<(PathBuf, FileUse)>,
         shown: Extent,
     ) -> Result<Vec<ReadFile>> {
+        // git compares files, and shows little of them.
+        let by_git = reads.iter().any(|(path, _)| path.ends_with(".git/index"));
+        let shown = if by_git { Extent::Part } else { shown };
         let mut counted = Vec::with_capacity(reads.len());
         for (path, touched) in reads {
             if let (Some(digest), ReadsCount::Seen) = (touched.at_start, request.reads_count) {

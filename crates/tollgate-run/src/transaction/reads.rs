@@ -73,7 +73,7 @@ pub(super) struct CommandReads {
     watcher: Option<OwnedFd>,
     /// What the command did first to each name that was there when it started, by its number.
     listed: Vec<First>,
-    /// The same for other names, by the number of their folder.
+    /// What the command did first to every other name, by the number of its folder.
     new: HashMap<(usize, OsString), First>,
     /// The hashes of the files that it read first, by their numbers.
     at_start: HashMap<usize, Digest>,

@@ -30,7 +30,7 @@ pub(super) fn changed(found: &fs::Metadata) -> i128 {
     i128::from(found.ctime()) * 1_000_000_000 + i128::from(found.ctime_nsec())
 }
 
-/// The same, of a look from a folder.
+/// The time of change of a file that was looked at from its folder, in nanoseconds since 1970.
 pub(super) fn changed_at(found: &Stat) -> i128 {
     i128::from(found.st_ctime) * 1_000_000_000 + i128::from(found.st_ctime_nsec)
 }

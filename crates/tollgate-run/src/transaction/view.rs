@@ -34,7 +34,7 @@ pub(super) fn watched() -> WatchFlags {
     watched_in_search() | WatchFlags::ACCESS
 }
 
-/// The same in a search, which writes nothing: each file is reported once, when it is closed.
+/// What is watched during a search, which writes nothing: each file is reported once, when it is closed.
 pub(super) fn watched_in_search() -> WatchFlags {
     WatchFlags::CLOSE_NOWRITE
         | WatchFlags::CLOSE_WRITE

@@ -11,7 +11,7 @@ use tollgate::error::Result;
 use tollgate::vault::brief::Priority;
 use tollgate::vault::new_task::NewTask;
 use tollgate::vault::state::State;
-use tollgate::vault::{Allowed, Denial, Landed, TaskName, Vault};
+use tollgate::vault::{Allowed, Denial, TaskAfterStep, TaskName, Vault};
 
 use super::approvals::ApprovalsQuery;
 use super::layout;
@@ -51,7 +51,7 @@ impl TaskRequest {
     async fn act(
         self,
         token: &str,
-        make: impl Fn(&Vault, &TaskName, &str) -> Result<Allowed<Landed>> + Send + 'static,
+        make: impl Fn(&Vault, &TaskName, &str) -> Result<Allowed<TaskAfterStep>> + Send + 'static,
     ) -> Response {
         match self.made(token, make).await {
             Ok(()) => {
@@ -64,7 +64,7 @@ impl TaskRequest {
     async fn made(
         &self,
         token: &str,
-        make: impl Fn(&Vault, &TaskName, &str) -> Result<Allowed<Landed>> + Send + 'static,
+        make: impl Fn(&Vault, &TaskName, &str) -> Result<Allowed<TaskAfterStep>> + Send + 'static,
     ) -> Result<(), Trouble> {
         self.carry_out(token, make).await?.map(drop).map_err(|denial| match denial {
             Denial::Changed(_) => Trouble::Changed,
@@ -128,7 +128,7 @@ pub(super) async fn add(visit: Visit, Form(form): Form<NewTaskForm>) -> Response
     }
 }
 
-async fn added(site: &Site, form: NewTaskForm) -> Result<Landed, Trouble> {
+async fn added(site: &Site, form: NewTaskForm) -> Result<TaskAfterStep, Trouble> {
     let other = |sentence: String| Trouble::Other(sentence);
     let priority = match form.priority.as_str() {
         "" => None,

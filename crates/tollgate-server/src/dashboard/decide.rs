@@ -11,7 +11,7 @@ use tollgate::digest::Digest;
 use tollgate::error::Result;
 use tollgate::vault::anatomy::Anatomy;
 use tollgate::vault::state::State;
-use tollgate::vault::{Allowed, Denial, Landed, TaskName, Vault};
+use tollgate::vault::{Allowed, Denial, TaskAfterStep, TaskName, Vault};
 
 use super::approvals::ApprovalsQuery;
 use super::page::Page;
@@ -51,7 +51,7 @@ impl PendingDecision {
     async fn decide(
         self,
         token: &str,
-        make: impl Fn(&Vault, &TaskName, &str) -> Result<Allowed<Landed>> + Send + 'static,
+        make: impl Fn(&Vault, &TaskName, &str) -> Result<Allowed<TaskAfterStep>> + Send + 'static,
     ) -> Response {
         match self.request.carry_out(token, make).await {
             Ok(Ok(_)) => {

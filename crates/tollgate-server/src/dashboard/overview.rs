@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use maud::{Markup, html};
 use tollgate::error::Result;
 use tollgate::vault::state::State;
-use tollgate::vault::store::Unfit;
+use tollgate::vault::store::NotATask;
 
 use super::task_row::{TaskRow, rows, state_words};
 use crate::site::Site;
@@ -16,7 +16,7 @@ const FIRST: usize = 20;
 pub(super) struct Overview {
     pub(super) columns: Vec<OverviewColumn>,
     /// Files that cannot be tasks.
-    pub(super) unfit: Vec<Unfit>,
+    pub(super) unfit: Vec<NotATask>,
 }
 
 /// One state.

@@ -12,7 +12,7 @@ use tollgate::digest::Digest;
 use tollgate::error::{Fault, Result};
 use tollgate::vault::retry::with_retry;
 use tollgate::vault::state::State;
-use tollgate::vault::{Allowed, Denial, Landed, TaskName, Vault};
+use tollgate::vault::{Allowed, Denial, TaskAfterStep, TaskName, Vault};
 
 use super::layout;
 use super::page::Page;
@@ -42,8 +42,8 @@ impl TaskRequest {
     pub(super) async fn carry_out(
         &self,
         token: &str,
-        make: impl Fn(&Vault, &TaskName, &str) -> Result<Allowed<Landed>> + Send + 'static,
-    ) -> Result<Allowed<Landed>, Trouble> {
+        make: impl Fn(&Vault, &TaskName, &str) -> Result<Allowed<TaskAfterStep>> + Send + 'static,
+    ) -> Result<Allowed<TaskAfterStep>, Trouble> {
         if !self.visit.sent(token) {
             return Err(Trouble::Forged);
         }

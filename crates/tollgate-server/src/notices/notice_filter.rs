@@ -118,7 +118,7 @@ mod tests {
 
     fn write(file: &str) -> WriteRefused {
         let (tool_name, target_file) = ("write_file".to_owned(), file.to_owned());
-        WriteRefused { tool_name, target_file, baseline_hash: None, current_hash: None }
+        WriteRefused { tool_name, target_file, baseline_hash: None, current_hash: None, unfinished: None }
     }
 
     #[test]

@@ -26,6 +26,7 @@ use tollgate_server::secret::Secret;
 use tollgate_server::serve::{BoundServer, Stop};
 use tollgate_server::site::{Site, SiteOptions};
 use tollgate_server::workspace_provider::{OpenWorkspace, WorkspaceProvider};
+use tollgate_testing::until_true;
 
 /// The folder of the workspace.
 #[derive(Clone)]
@@ -232,11 +233,7 @@ impl World {
     /// Waits until a task is in this state: the page may show what is expected before the server has decided.
     #[track_caller]
     pub(crate) fn becomes(&self, task: &str, state: State) {
-        let deadline = Instant::now() + Duration::from_secs(30);
-        while self.state(task) != state {
-            assert!(Instant::now() < deadline, "{task} is in {}", self.state(task));
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        until_true(&format!("{task} in {state}"), || self.state(task) == state);
     }
 
     /// The path of a task's file.

@@ -1,9 +1,9 @@
 //! Concurrent calls on one connection, and concurrent connections: nothing is lost, and no agent is refused because of its own write.
 
 use std::collections::HashSet;
-use std::time::{Duration, Instant};
 
 use serde_json::json;
+use tollgate_testing::until_true;
 
 use crate::world::{World, refusal};
 
@@ -101,11 +101,7 @@ fn the_late_write_check_runs_without_a_call() {
     client.done("write_file", json!({"path": "a", "content": "two"}));
     let stage = world.root().join(".tollgate/stage");
     let waiting = || std::fs::read_dir(&stage).unwrap().count();
-    let until = Instant::now() + Duration::from_secs(20);
-    while waiting() > 0 {
-        assert!(Instant::now() < until, "the late-write check did not run");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    until_true("the late-write check", || waiting() == 0);
     let kept = world.root().join(".tollgate/recovery");
     let found = walk(&kept).into_iter().any(|bytes| bytes == b"one");
     assert!(found, "the replaced bytes can be recovered");

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tollgate_server::hosts::Hosts;
 use tollgate_server::mcp::{self, Server};
+use tollgate_testing::until_true;
 
 use crate::limits::{call_of, write_of};
 use crate::world::{World, refusal, sha256};
@@ -295,11 +296,7 @@ fn idle_turns_end_without_a_call() {
     let site = Site::new(world.idle_after(Duration::from_millis(100)));
     let begun = site.alone("begin_turn", json!({}));
     let turn = begun["structuredContent"]["turn_id"].as_str().unwrap();
-    let until = std::time::Instant::now() + Duration::from_secs(20);
-    while world.ledger("TURN_ENDED").is_empty() {
-        assert!(std::time::Instant::now() < until, "the turn never ended");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    until_true("the end of the turn", || !world.ledger("TURN_ENDED").is_empty());
     let result = site.alone("get_initial_hash", json!({"file_path": "a", "turn_id": turn}));
     assert_eq!(result["isError"], true);
 }

@@ -1,9 +1,8 @@
 //! Invalid messages, arguments and paths cause errors, never a crash, and change nothing on disk.
 
-use std::time::{Duration, Instant};
-
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use tollgate_testing::until;
 
 use crate::world::{Client, Process, TOOLS, World};
 
@@ -103,11 +102,7 @@ fn the_server_ends_when_its_client_disappears() {
     let child = server.child;
     drop(server.client);
     let mut child = child;
-    let until = Instant::now() + Duration::from_secs(30);
-    while child.try_wait().unwrap().is_none() {
-        assert!(Instant::now() < until, "it hangs");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    until("its end", || child.try_wait().unwrap());
     // Every file that was written is complete.
     for entry in std::fs::read_dir(folder.path()).unwrap() {
         let path = entry.unwrap().path();

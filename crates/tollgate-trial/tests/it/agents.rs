@@ -2,8 +2,8 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::fs;
-use std::thread;
-use std::time::{Duration, Instant};
+
+use tollgate_testing::until_true;
 
 use crate::crew::{Crew, Disk};
 use crate::scene::lines_of;
@@ -59,11 +59,7 @@ fn killed_agents_lose_no_acknowledged_line() {
         let (oldest, name) = living.pop_front().unwrap();
         // Some are killed early, some later, each at an unknown system call.
         let age = number * 7 % 11;
-        let end = Instant::now() + Duration::from_secs(30);
-        while log_of(&name).lines().count() < age {
-            assert!(Instant::now() < end, "{name} gets nowhere");
-            thread::sleep(Duration::from_micros(500));
-        }
+        until_true(&name, || log_of(&name).lines().count() >= age);
         oldest.dies();
         living.push_back(start(number));
     }

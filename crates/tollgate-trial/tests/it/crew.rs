@@ -4,11 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::PoisonError;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tollgate::workspace::Workspace;
+use tollgate_testing::until_true;
 
 use crate::scene::open;
 use crate::strace::{IN_PROCESS, TRIAL, folder, spawn};
@@ -93,11 +92,7 @@ impl Crew {
 
     /// Waits until a signal file exists.
     pub(crate) fn wait_for(&self, sign: &str) {
-        let end = Instant::now() + Duration::from_secs(20);
-        while !self.beside(sign).exists() {
-            assert!(Instant::now() < end, "{sign} does not come");
-            thread::sleep(Duration::from_millis(1));
-        }
+        until_true(sign, || self.beside(sign).exists());
     }
 
     /// All bytes that tollgate keeps, and those that the outsider itself replaced.

@@ -6,10 +6,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use tollgate_testing::until_true;
 
 use crate::strace::spawn;
 use crate::stress::build;
@@ -66,14 +65,6 @@ fn is_in_use(folder: &Path) -> bool {
         || files_of_devices().iter().any(|file| file == "/disk\n")
 }
 
-fn wait(what: &str, is_so: &mut dyn FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while !is_so() {
-        assert!(Instant::now() < deadline, "{what}");
-        thread::sleep(Duration::from_millis(2));
-    }
-}
-
 #[test]
 fn power_cuts_on_a_real_file_system_lose_nothing_unless_nobody_flushes() {
     let campaign = campaign("4", "3");
@@ -87,21 +78,21 @@ fn power_cuts_on_a_real_file_system_lose_nothing_unless_nobody_flushes() {
         assert!(control["lost"].as_u64() > Some(0), "{report:#}");
     }
     assert!(!folder.exists());
-    wait("nothing is left", &mut || !is_in_use(&folder));
+    until_true("nothing to be left", || !is_in_use(&folder));
 }
 
 #[test]
 fn a_campaign_of_power_cuts_that_is_killed_leaves_nothing_mounted() {
     let mut campaign = campaign("10000", "0");
     let folder = folder(&campaign);
-    wait("it has a device", &mut || has_device(&folder) || campaign.try_wait().unwrap().is_some());
+    until_true("a device", || has_device(&folder) || campaign.try_wait().unwrap().is_some());
     if campaign.try_wait().unwrap().is_some() {
         assert!(report(campaign).is_none(), "it has ended too early");
         return;
     }
     campaign.kill().unwrap();
     campaign.wait().unwrap();
-    wait("nothing is left", &mut || !is_in_use(&folder));
+    until_true("nothing to be left", || !is_in_use(&folder));
     // Plain files stay, as after every kill.
     fs::remove_dir_all(&folder).unwrap();
 }

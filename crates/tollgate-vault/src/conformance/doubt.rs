@@ -20,7 +20,7 @@ fn rewrites(world: &World, claimed: &Claimed, old: &str, new: &str) {
     (world.harness.by_hand)(&claimed.task, &slot, &slot, Some(text.replace(old, new).as_bytes()));
 }
 
-/// It is with a person, who learns why; and no agent gets it.
+/// The task is with a person, who learns why; and no agent gets it.
 fn is_with_a_person(world: &World, task: &TaskName, why: &str) {
     assert_eq!(world.slot(task), Some(Slot::PENDING), "{task}");
     let record = world.get(task).record;

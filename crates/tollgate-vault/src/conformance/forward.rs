@@ -115,7 +115,7 @@ macro_rules! forward_store {
         $crate::forward_store! { fallible $to.heal() -> usize }
     };
     (@ sync $to:tt) => {
-        $crate::forward_store! { fallible $to.sync() -> Option<$crate::checkup::Synced> }
+        $crate::forward_store! { fallible $to.sync() -> Option<$crate::checkup::SyncRound> }
     };
     (@ checkup $to:tt) => {
         $crate::forward_store! { fallible $to.checkup() -> Vec<$crate::checkup::Finding> }

@@ -86,7 +86,7 @@ pub(crate) fn check_interrupted_steps(fresh: Fresh<'_>) {
     recovery::interrupted_steps_are_healed(fresh);
 }
 
-/// The same store, with an empty `heal`.
+/// This store, with an empty `heal`.
 #[cfg(test)]
 pub(crate) fn without_healing(store: Arc<dyn Store>) -> Arc<dyn Store> {
     let mut store = lost_answers::Forgetful::new(store);

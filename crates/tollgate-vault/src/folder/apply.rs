@@ -27,7 +27,7 @@ use crate::checkup::Finding;
 use crate::claim::{StepId, Tenure};
 use crate::event::{Entry, Event};
 use crate::state::{Slot, Verb};
-use crate::step::{Landed, Step, StepOutcome, TextEdit};
+use crate::step::{Step, StepOutcome, TaskAfterStep, TextEdit};
 use tollgate_base::digest::Digest;
 use tollgate_base::error::{At, Fault, Result};
 use tollgate_base::event::TaskReclaimed;
@@ -75,7 +75,7 @@ impl FolderStore {
     }
 
     /// Where this step brought the task, if it was taken before and its answer was lost.
-    fn taken_before(&self, log: &LockedLog, step: &Step) -> Result<Option<Landed>> {
+    fn taken_before(&self, log: &LockedLog, step: &Step) -> Result<Option<TaskAfterStep>> {
         let names = [step.fallback_name(), step.task.clone()];
         let is_noted =
             |name: &&TaskName| log.state.notes.get(name).is_some_and(|noted| noted.step == step.id);
@@ -322,8 +322,8 @@ impl FolderStore {
         self.disk.sync_move(&self.slot_folder(&step.from), &self.slot_folder(&step.to))
     }
 
-    fn landed(&self, step: &Step, task: TaskName) -> Landed {
-        Landed { path: Some(self.path(&task, &step.to)), task, slot: step.to.clone() }
+    fn landed(&self, step: &Step, task: TaskName) -> TaskAfterStep {
+        TaskAfterStep { path: Some(self.path(&task, &step.to)), task, slot: step.to.clone() }
     }
 
     /// Where the file of a plan is, and which file it is there.

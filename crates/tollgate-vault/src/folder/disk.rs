@@ -34,7 +34,7 @@ pub(crate) struct Disk {
 
 /// What came of an exchange of two files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Exchanged {
+pub(crate) enum ExchangeResult {
     Done,
     /// One of them is not there.
     Missing,
@@ -48,7 +48,7 @@ pub(crate) enum Moved {
     Done,
     /// The name is taken there.
     Taken,
-    /// It is not here.
+    /// The file to move is not there.
     Missing,
 }
 
@@ -102,7 +102,7 @@ impl Disk {
         replace_file(path, bytes, durability)
     }
 
-    /// The same by way of this file, so that a crash leaves none that nobody looks for.
+    /// Replaces a private file by way of the file `stage`, so that a crash leaves no file that nobody looks for.
     pub(super) fn replace_via(&self, stage: &Path, path: &Path, bytes: &[u8]) -> Result<()> {
         let _ = private::remove_file(stage);
         self.create(stage, bytes)?;
@@ -143,13 +143,13 @@ impl Disk {
     }
 
     /// Exchanges two files in one act.
-    pub(crate) fn exchange(&self, one: &Path, other: &Path) -> Result<Exchanged> {
+    pub(crate) fn exchange(&self, one: &Path, other: &Path) -> Result<ExchangeResult> {
         self.point("exchange").at("exchange", one)?;
         let exchanged = private::rename_with(one, other, RenameFlags::EXCHANGE);
-        let Err(error) = exchanged else { return Ok(Exchanged::Done) };
+        let Err(error) = exchanged else { return Ok(ExchangeResult::Done) };
         match Errno::from_io_error(&error) {
-            Some(Errno::NOENT) => Ok(Exchanged::Missing),
-            Some(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => Ok(Exchanged::Unsupported),
+            Some(Errno::NOENT) => Ok(ExchangeResult::Missing),
+            Some(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => Ok(ExchangeResult::Unsupported),
             _ => in_vault(Err(error), "exchange", [one, other]),
         }
     }
@@ -287,7 +287,7 @@ pub(crate) fn read(file: &File, start: u64, end: u64) -> io::Result<Vec<u8>> {
     read_range(file, start, file.metadata()?.len().min(end))
 }
 
-/// The same for a file that is known to be at least as long.
+/// The bytes from `start` to `end` of a file that is known to be at least as long.
 pub(super) fn read_range(file: &File, start: u64, end: u64) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; usize::try_from(end.saturating_sub(start)).unwrap_or(0)];
     match file.read_exact_at(&mut bytes, start) {
@@ -321,7 +321,7 @@ pub(crate) fn date_back(file: &File, nanos: u64) -> io::Result<()> {
     file.set_modified(file.metadata()?.modified()? - Duration::from_nanos(nanos))
 }
 
-/// The same for a new task, which is as old as it is said to be: its age is its place in the queue.
+/// Dates the file of a new task, which is as old as it is said to be: its age is its place in the queue.
 pub(crate) fn date_new(file: &File, since: Timestamp) -> io::Result<()> {
     let latest = file.metadata()?.modified()? - Duration::from_nanos(1);
     file.set_modified(SystemTime::from(since).max(SystemTime::UNIX_EPOCH).min(latest))

@@ -23,7 +23,7 @@ use rustix::fs::OFlags;
 use super::FolderStore;
 use super::disk::{Disk, fingerprint, read, read_range};
 use super::last_log::LastLog;
-use super::log_line::{LogLine, LogState, Noted, PLAN, StepPlan, stands_alone, without_zeros};
+use super::log_line::{LogLine, LogState, NotedTask, PLAN, StepPlan, stands_alone, without_zeros};
 use crate::claim::ClaimRecord;
 use crate::step::Version;
 use tollgate_base::digest::Digest;
@@ -325,7 +325,7 @@ impl LockedLog {
 }
 
 /// The version of a task: changes with everything that can happen to its file, and our own steps have ids.
-pub(super) fn version(found: &Metadata, noted: Option<&Noted>) -> Version {
+pub(super) fn version(found: &Metadata, noted: Option<&NotedTask>) -> Version {
     let step = noted.map_or("", |noted| noted.step.as_str());
     Version::from([&fingerprint(found)[..], step.as_bytes()].concat())
 }

@@ -48,7 +48,7 @@ pub(super) struct TextChange {
 
 /// What is known about a task, and the step that recorded it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Noted {
+pub(super) struct NotedTask {
     pub(super) step: StepId,
     #[serde(rename = "note")]
     pub(super) record: ClaimRecord,
@@ -78,13 +78,13 @@ pub(super) enum LogLine<'a> {
     /// This is about to be done.
     Plan(Cow<'a, StepPlan>),
     /// It was done: what was known about the first name is void, and this is known about the task, if anything.
-    Taken(Cow<'a, TaskName>, Option<(Cow<'a, TaskName>, Cow<'a, Noted>)>),
+    Taken(Cow<'a, TaskName>, Option<(Cow<'a, TaskName>, Cow<'a, NotedTask>)>),
     /// It was rolled back.
     Undone,
     /// Nothing is known about any task, and no step is under way. What stands before it need not be read.
     Empty,
     /// This is known about a task.
-    Noted(Cow<'a, TaskName>, Cow<'a, Noted>),
+    Noted(Cow<'a, TaskName>, Cow<'a, NotedTask>),
 }
 
 /// Most lines are shorter, so their bytes are not moved while they are written.
@@ -115,7 +115,7 @@ impl LogLine<'_> {
 #[derive(Debug, Clone, Default)]
 pub(super) struct LogState {
     /// What is known about each task of the stripe that is not final.
-    pub(super) notes: BTreeMap<TaskName, Noted>,
+    pub(super) notes: BTreeMap<TaskName, NotedTask>,
     /// The step without a mark.
     pub(super) pending: Option<StepPlan>,
 }
@@ -168,7 +168,7 @@ impl LogState {
     pub(super) fn settle(&mut self, step: &Step, landed: &TaskName) {
         self.notes.remove(&step.task);
         if let Some(record) = step.record.clone() {
-            self.notes.insert(landed.clone(), Noted { step: step.id.clone(), record });
+            self.notes.insert(landed.clone(), NotedTask { step: step.id.clone(), record });
         }
     }
 }
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_line_that_was_cut_short_does_not_count() {
-        let noted = Noted { step: StepId::new().unwrap(), record: ClaimRecord::new(Slot::NEEDS_ACTION) };
+        let noted = NotedTask { step: StepId::new().unwrap(), record: ClaimRecord::new(Slot::NEEDS_ACTION) };
         let mut bytes = Vec::new();
         for name in ["a", "b"] {
             bytes.extend(
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn mutated_logs_are_read_without_a_panic() {
-        let noted = Noted { step: StepId::new().unwrap(), record: ClaimRecord::new(Slot::NEEDS_ACTION) };
+        let noted = NotedTask { step: StepId::new().unwrap(), record: ClaimRecord::new(Slot::NEEDS_ACTION) };
         let (task, noted) = (Cow::<TaskName>::Owned("a".parse().unwrap()), Cow::Borrowed(&noted));
         let lines = [
             LogLine::Noted(task.clone(), noted.clone()),

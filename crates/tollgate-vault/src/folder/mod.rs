@@ -33,7 +33,7 @@ use self::last_log::LastLog;
 use crate::event::Journal;
 use crate::recent::Recent;
 use crate::state::{Slot, State};
-use crate::step::Landed;
+use crate::step::TaskAfterStep;
 use tollgate_base::error::{At, Result};
 use tollgate_base::file::names_in;
 use tollgate_base::lock::nobody_writes;
@@ -72,7 +72,7 @@ pub struct FolderStore {
     options: FolderOptions,
     disk: Disk,
     /// The tasks that were added.
-    additions: Recent<Landed>,
+    additions: Recent<TaskAfterStep>,
     last_log: Arc<Mutex<LastLog>>,
 }
 

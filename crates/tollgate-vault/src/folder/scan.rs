@@ -17,9 +17,9 @@ use rustix::fs::OFlags;
 use super::FolderStore;
 use super::cache::Cache;
 use super::disk::{fingerprint, read_range};
-use crate::brief::{Brief, Broken, HEAD};
+use crate::brief::{Brief, HEAD, UnreadableTask};
 use crate::state::Slot;
-use crate::store::{Ready, Scan, TaskSummary, Unfit};
+use crate::store::{NotATask, Ready, Scan, TaskSummary};
 use tollgate_base::error::{At, Result};
 use tollgate_base::lock::open_noatime;
 use tollgate_base::task::TaskName;
@@ -28,7 +28,7 @@ use tollgate_base::task::TaskName;
 /// ticks of kernels last 10 ms at most.
 const CERTAIN: SignedDuration = SignedDuration::from_millis(100);
 
-/// The same where files are dated in whole seconds, or in pairs of them.
+/// What [`CERTAIN`] is where files are dated in whole seconds, or in pairs of them.
 const CERTAIN_IN_SECONDS: SignedDuration = SignedDuration::from_secs(3);
 
 impl FolderStore {
@@ -52,7 +52,7 @@ impl FolderStore {
             if !is_task(&name) {
                 if let Some(why) = overlooked(&entry).filter(|_| slot.state().is_claimable()) {
                     let name = name.to_string_lossy().escape_debug().to_string();
-                    scan.unfit.push(Unfit { name, state: slot.state(), why: why.to_owned() });
+                    scan.unfit.push(NotATask { name, state: slot.state(), why: why.to_owned() });
                 }
                 continue;
             }
@@ -62,7 +62,7 @@ impl FolderStore {
                 Ok(name) => name,
                 Err(why) => {
                     let name = name.to_string_lossy().escape_debug().to_string();
-                    scan.unfit.push(Unfit { name, state: slot.state(), why });
+                    scan.unfit.push(NotATask { name, state: slot.state(), why });
                     continue;
                 }
             };
@@ -78,7 +78,7 @@ impl FolderStore {
                         brief
                     }
                     Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                    Err(error) => Err(Broken(format!("cannot read `{name}`: {error}"))),
+                    Err(error) => Err(UnreadableTask(format!("cannot read `{name}`: {error}"))),
                 },
             };
             let ready = ready(&found, self.options.settle, now);
@@ -95,7 +95,7 @@ fn fit(name: &OsStr, found: &Metadata) -> Result<TaskName, String> {
     if found.is_file() { Ok(task) } else { Err("it is not a plain file".to_owned()) }
 }
 
-fn read_brief(path: &Path, len: u64) -> io::Result<Result<Brief, Broken>> {
+fn read_brief(path: &Path, len: u64) -> io::Result<Result<Brief, UnreadableTask>> {
     let file = open_noatime(path, OFlags::RDONLY | OFlags::NONBLOCK)?;
     Ok(Brief::read(&read_range(&file, 0, len.min(HEAD as u64))?))
 }
@@ -123,8 +123,8 @@ pub(super) fn is_shared(slot: &Slot, found: &Metadata) -> bool {
     slot.state().is_claimable() && found.nlink() > 1
 }
 
-pub(super) fn shared() -> Broken {
-    Broken("its file has several names (hard links): copy it to a file of its own".to_owned())
+pub(super) fn shared() -> UnreadableTask {
+    UnreadableTask("its file has several names (hard links): copy it to a file of its own".to_owned())
 }
 
 /// By its name alone: not hidden, and it ends in `.md`.

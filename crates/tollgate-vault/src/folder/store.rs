@@ -15,7 +15,7 @@ use rustix::fs::{Access, OFlags};
 use super::cache::Cache;
 use super::disk::{Disk, Moved, date_new, is_at, linked, open_task, read, read_range};
 use super::log::{record_of, stripe_of, version};
-use super::log_line::Noted;
+use super::log_line::NotedTask;
 use super::{
     FolderOptions, FolderStore, format, held, make_private_folder, make_state_folders, private_folder, scan,
     slot_folder, watch,
@@ -28,7 +28,7 @@ use crate::event::{Entry, EventPage};
 use crate::figures::Tally;
 use crate::recent::Recent;
 use crate::state::{Slot, State};
-use crate::step::{Landed, Step, StepOutcome};
+use crate::step::{Step, StepOutcome, TaskAfterStep};
 use crate::store::{Ready, Scan, Store, Task, Wake, Watch};
 use tollgate_base::error::{At, Fault, Result};
 use tollgate_base::file::names_in;
@@ -77,7 +77,7 @@ impl FolderStore {
         &self,
         task: &TaskName,
         slot: &Slot,
-        noted: Option<&Noted>,
+        noted: Option<&NotedTask>,
         now: Timestamp,
     ) -> Result<Option<Task>> {
         let path = self.path(task, slot);
@@ -222,7 +222,7 @@ impl Store for FolderStore {
         match moved? {
             Moved::Done => {
                 self.disk.sync_folder(&self.slot_folder(&slot))?;
-                let landed = Landed { task: task.clone(), slot, path: Some(path) };
+                let landed = TaskAfterStep { task: task.clone(), slot, path: Some(path) };
                 self.additions.remember(id, landed.clone());
                 Ok(StepOutcome::Done(landed))
             }

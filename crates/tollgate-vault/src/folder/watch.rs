@@ -15,7 +15,7 @@ use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 
 use super::scan::is_task;
 use crate::state::State;
-use crate::store::{Hint, Noticed, Wake, Watch};
+use crate::store::{Hint, NoticedChange, Wake, Watch};
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::task::TaskName;
 
@@ -76,13 +76,13 @@ impl FolderEvents {
             _ => return (self.wake)(Hint::Everything),
         };
         let how = match event.kind {
-            EventKind::Modify(ModifyKind::Name(RenameMode::To)) => Noticed::MovedIn,
-            EventKind::Access(AccessKind::Close(AccessMode::Write)) => Noticed::Written,
+            EventKind::Modify(ModifyKind::Name(RenameMode::To)) => NoticedChange::MovedIn,
+            EventKind::Access(AccessKind::Close(AccessMode::Write)) => NoticedChange::Written,
             EventKind::Access(_) => return,
-            _ => Noticed::Touched,
+            _ => NoticedChange::Touched,
         };
         for path in &event.paths {
-            if Some(path) == self.held.as_ref() && how == Noticed::Written {
+            if Some(path) == self.held.as_ref() && how == NoticedChange::Written {
                 (self.wake)(Hint::OwnerGone);
             }
             let within = self.folders.iter().find(|(_, folder)| path.starts_with(folder));
@@ -127,7 +127,7 @@ mod tests {
                     _ => fs::rename(&folder, vault.path().join(format!("old-{state}"))).unwrap(),
                 }
                 fs::create_dir_all(folder.join(agent)).unwrap();
-                let written = Hint::Task("x".parse().unwrap(), state, Noticed::Written);
+                let written = Hint::Task("x".parse().unwrap(), state, NoticedChange::Written);
                 let mut pauses = Pauses::lasting(Duration::from_secs(30));
                 // What is written before it is watched is not heard of by name.
                 loop {

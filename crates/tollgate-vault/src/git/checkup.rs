@@ -15,11 +15,11 @@ use std::collections::BTreeMap;
 use super::branch::{Delta, NewCommit};
 use super::card::{Card, ref_of};
 use super::clone::{Conversation, GitStore};
-use super::remote::{Pushed, Update};
-use super::seen::Seen;
+use super::remote::{PushResult, Update};
+use super::seen::SeenRemote;
 use super::tree::read;
 use crate::block::author_len;
-use crate::checkup::{Finding, LocalCopy, Synced};
+use crate::checkup::{Finding, LocalCopy, SyncRound};
 use crate::claim::ClaimRecord;
 use crate::claim_lock::Liveness;
 use crate::state::{Slot, State};
@@ -86,15 +86,17 @@ impl GitStore {
             updates.push(Update { name, old: None, new: Some(new) });
         }
         match self.remote.push(&updates, talk.0.file())? {
-            Pushed::Taken => {}
-            Pushed::Refused(what) => return Ok(Some(what)),
-            Pushed::Moved(what) | Pushed::Unclear(what) => return Err(self.remote.unreachable(&what)),
+            PushResult::Taken => {}
+            PushResult::Refused(what) => return Ok(Some(what)),
+            PushResult::Moved(what) | PushResult::Unclear(what) => {
+                return Err(self.remote.unreachable(&what));
+            }
         }
         for update in &mut updates {
             update.old = update.new.take();
         }
         Ok(match self.remote.push(&updates, talk.0.file())? {
-            Pushed::Refused(what) => Some(format!("refs cannot be deleted: {what}")),
+            PushResult::Refused(what) => Some(format!("refs cannot be deleted: {what}")),
             _ => None,
         })
     }
@@ -125,13 +127,13 @@ impl GitStore {
     }
 
     /// Settles what was interrupted, looks at the remote, and brings the tree and the working tree up to date.
-    pub(super) fn sync_once(&self, talk: &Conversation) -> Result<Synced> {
+    pub(super) fn sync_once(&self, talk: &Conversation) -> Result<SyncRound> {
         let (aside, imported) = (self.tree.kept_aside(), self.seen()?.imported.clone());
         self.settle(talk)?;
         self.look(talk)?;
         let seen = self.seen()?;
         let followed = self.options.follow.then(|| self.follow(&seen.tip)).transpose()?;
-        Ok(Synced {
+        Ok(SyncRound {
             news: seen.imported != imported,
             aside: self.tree.kept_aside().into_iter().filter(|path| !aside.contains(path)).collect(),
             tip: seen.tip.clone(),
@@ -213,7 +215,7 @@ impl GitStore {
 
     /// The tasks that are in several folders: where each belongs, and where its copies are. Two tasks of one name are not
     /// one task if their authors wrote different texts.
-    fn twice(&self, seen: &Seen) -> Result<Vec<(TaskName, Slot, Vec<Slot>)>> {
+    fn twice(&self, seen: &SeenRemote) -> Result<Vec<(TaskName, Slot, Vec<Slot>)>> {
         let mut places: BTreeMap<TaskName, Vec<(Slot, String)>> = BTreeMap::new();
         for Delta { task, slot, new, .. } in self.tree.branch.diff(None, &seen.tip)? {
             places.entry(task).or_default().extend(new.map(|oid| (slot, oid)));
@@ -270,7 +272,7 @@ impl GitStore {
                 continue;
             }
             let delete = Update { name, old: Some(found.oid.clone()), new: None };
-            if self.remote.push(&[delete], talk.0.file())? == Pushed::Taken {
+            if self.remote.push(&[delete], talk.0.file())? == PushResult::Taken {
                 let task = &card.task;
                 findings.push(Finding::warning(format!(
                     "deleted a claim of `{task}`, which is no longer where the claim says"

@@ -15,15 +15,15 @@ use rustix::fs::RenameFlags;
 
 use super::branch::Branch;
 use super::card::Card;
-use super::remote::{Pushed, Remote, Update};
+use super::remote::{PushResult, Remote, Update};
 use super::repository::{GitSettings, Repository};
 use super::run::Git;
-use super::seen::{LastSeen, Seen};
+use super::seen::{LastSeen, SeenRemote};
 use super::tree::{Tree, read};
 use crate::claim::{ClaimId, ClaimRecord};
 use crate::folder::{FolderOptions, FolderStore, make_private_folder};
 use crate::recent::Recent;
-use crate::store::Landed;
+use crate::store::TaskAfterStep;
 use tollgate_base::error::{At, Fault, Result};
 use tollgate_base::file::replace_file;
 use tollgate_base::lock::Lock;
@@ -98,7 +98,7 @@ pub struct GitStore {
     pub(super) private: PathBuf,
     seen: LastSeen,
     /// The steps that were pushed, and where those that were taken have landed.
-    pub(super) answers: Recent<Option<Landed>>,
+    pub(super) answers: Recent<Option<TaskAfterStep>>,
     /// The commits that were made for new tasks.
     pub(super) additions: Recent<Vec<String>>,
 }
@@ -194,16 +194,16 @@ impl GitStore {
         .transpose()
     }
 
-    pub(super) fn seen(&self) -> Result<Arc<Seen>> {
+    pub(super) fn seen(&self) -> Result<Arc<SeenRemote>> {
         self.seen.read()
     }
 
-    /// The same, to change it and [keep](Self::keep) it.
-    pub(super) fn seen_to_change(&self) -> Result<Seen> {
+    /// What this clone last saw, to change it and [keep](Self::keep) it.
+    pub(super) fn seen_to_change(&self) -> Result<SeenRemote> {
         self.seen.read().map(Arc::unwrap_or_clone)
     }
 
-    pub(super) fn keep(&self, seen: &Seen) -> Result<()> {
+    pub(super) fn keep(&self, seen: &SeenRemote) -> Result<()> {
         self.seen.write(self.tasks().disk(), seen)
     }
 
@@ -235,10 +235,10 @@ impl GitStore {
     /// Pushes, and answers whether the remote took it. If it did not, or perhaps did, there is a new glance at it.
     pub(super) fn push(&self, talk: &Conversation, updates: &[Update]) -> Result<bool> {
         match self.remote.push(updates, talk.0.file())? {
-            Pushed::Taken => return Ok(true),
-            Pushed::Refused(what) => return Err(self.remote.refused(&what)),
-            Pushed::Moved(_) => self.glance(talk)?,
-            Pushed::Unclear(what) => self.glance(talk).map_err(|_| self.remote.unreachable(&what))?,
+            PushResult::Taken => return Ok(true),
+            PushResult::Refused(what) => return Err(self.remote.refused(&what)),
+            PushResult::Moved(_) => self.glance(talk)?,
+            PushResult::Unclear(what) => self.glance(talk).map_err(|_| self.remote.unreachable(&what))?,
         }
         Ok(false)
     }
@@ -252,7 +252,7 @@ impl GitStore {
     /// The card of a task and its object, if it is still the card of this claim of this clone.
     pub(super) fn own_card<'a>(
         &self,
-        seen: &'a Seen,
+        seen: &'a SeenRemote,
         task: &TaskName,
         claim: &ClaimId,
     ) -> Option<(&'a String, &'a Card)> {

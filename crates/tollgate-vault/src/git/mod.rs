@@ -44,9 +44,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use self::card::{join_versions, split_version};
-use self::seen::Seen;
-use crate::brief::Broken;
-use crate::checkup::{Finding, Synced};
+use self::seen::SeenRemote;
+use crate::brief::UnreadableTask;
+use crate::checkup::{Finding, SyncRound};
 use crate::claim::{Claim, ClaimId, ClaimRecord, StepId, Tenure};
 use crate::claim_lock::{ClaimLock, Liveness};
 use crate::event::{Entry, EventPage};
@@ -66,14 +66,14 @@ pub use self::clone::{GitOptions, GitStore};
 const LEFT_S: i64 = 3600;
 
 /// Adds what the remote knows about a task to what the tree knows.
-fn overlay(store: &GitStore, mut task: Task, seen: &Seen) -> Task {
+fn overlay(store: &GitStore, mut task: Task, seen: &SeenRemote) -> Task {
     let found = seen.card(&task.name);
     task.version = join_versions(found.map(|found| found.oid.as_str()), &task.version);
     match found.map(|found| found.card.as_ref()) {
         None => task.record = ClaimRecord::new(task.slot.clone()),
         Some(None) => {
             let why = "a later version of tollgate wrote its claim, or its claim is damaged";
-            task.brief = Err(Broken(why.to_owned()));
+            task.brief = Err(UnreadableTask(why.to_owned()));
         }
         Some(Some(card)) => {
             let id = |record: &ClaimRecord| record.claim.as_ref().map(|claim| claim.id.clone());
@@ -228,7 +228,7 @@ impl Store for GitStore {
         Ok(healed + self.tasks().heal()?)
     }
 
-    fn sync(&self) -> Result<Option<Synced>> {
+    fn sync(&self) -> Result<Option<SyncRound>> {
         let talk = self.converse()?;
         self.probe_once(&talk)?;
         self.sync_once(&talk).map(Some)

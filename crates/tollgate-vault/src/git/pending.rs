@@ -14,7 +14,7 @@ use super::push::PushPlan;
 use super::tree::read;
 use crate::claim::StepId;
 use crate::step::{Step, StepOutcome, TextEdit};
-use crate::store::{Landed, Store};
+use crate::store::{Store, TaskAfterStep};
 use tollgate_base::error::{Fault, Result};
 
 /// How often the step is tried again because an agent writes to the file at the same moment.
@@ -29,7 +29,7 @@ impl GitStore {
     }
 
     /// Takes the step in the tree, too, without its events.
-    pub(super) fn finish_in_tree(&self, plan: &PushPlan) -> Result<Landed> {
+    pub(super) fn finish_in_tree(&self, plan: &PushPlan) -> Result<TaskAfterStep> {
         let step = &plan.step;
         let path = self.tasks().path(&plan.landing, &step.to);
         self.apply_in_tree(step)?;
@@ -37,7 +37,7 @@ impl GitStore {
         if step.from.agent().is_some() {
             self.tree.forget_edits(&step.task);
         }
-        Ok(Landed { task: plan.landing.clone(), slot: step.to.clone(), path: Some(path) })
+        Ok(TaskAfterStep { task: plan.landing.clone(), slot: step.to.clone(), path: Some(path) })
     }
 
     fn apply_in_tree(&self, step: &Step) -> Result<()> {

@@ -16,13 +16,13 @@ use serde::{Deserialize, Serialize};
 use super::branch::NewCommit;
 use super::card::{Card, ref_of, split_version};
 use super::clone::{Conversation, GitStore};
-use super::remote::{Pushed, Update};
-use super::seen::Seen;
+use super::remote::{PushResult, Update};
+use super::seen::SeenRemote;
 use crate::claim::{ClaimId, ClaimRecord};
 use crate::folder::disk::no_name_left;
 use crate::state::{Slot, State, Verb};
 use crate::step::{Step, StepOutcome, TextEdit};
-use crate::store::{Landed, Store, Task, Version};
+use crate::store::{Store, Task, TaskAfterStep, Version};
 use tollgate_base::boot_clock::millis_since_boot;
 use tollgate_base::digest::Digest;
 use tollgate_base::error::{Fault, Result};
@@ -81,14 +81,14 @@ impl GitStore {
     }
 
     /// Where the step brought the task, if it was taken before and its answer was lost.
-    fn taken_before(&self, step: &Step) -> Result<Option<Landed>> {
+    fn taken_before(&self, step: &Step) -> Result<Option<TaskAfterStep>> {
         match self.answers.get(&step.id) {
             // Another process has settled it: the journal tells how.
             Some(None) if self.options.folder.journal.has(&step.id, step.at)? => {
                 let is_there = |name: &TaskName| self.tasks().path(name, &step.to).exists();
                 let task = Some(step.fallback_name()).filter(is_there).unwrap_or_else(|| step.task.clone());
                 let path = Some(self.tasks().path(&task, &step.to));
-                Ok(Some(Landed { task, slot: step.to.clone(), path }))
+                Ok(Some(TaskAfterStep { task, slot: step.to.clone(), path }))
             }
             Some(None) => {
                 self.not_taken(&step.id);
@@ -114,13 +114,13 @@ impl GitStore {
             self.write_down(plan)?;
             let (began, began_ms) = (Instant::now(), millis_since_boot());
             let (is_clear, said) = match self.remote.push(&updates, talk.0.file())? {
-                Pushed::Taken => {
+                PushResult::Taken => {
                     self.learn_own(plan, began_ms)?;
                     return self.finish_pushed(plan);
                 }
-                Pushed::Refused(what) => return self.give_up(plan, &what),
-                Pushed::Moved(what) => (true, what),
-                Pushed::Unclear(what) => (false, what),
+                PushResult::Refused(what) => return self.give_up(plan, &what),
+                PushResult::Moved(what) => (true, what),
+                PushResult::Unclear(what) => (false, what),
             };
             if is_clear {
                 // Before the look, so that the look is recent when the next push starts.
@@ -194,7 +194,7 @@ impl GitStore {
     pub(super) fn prepare(
         &self,
         plan: &mut PushPlan,
-        seen: &Seen,
+        seen: &SeenRemote,
     ) -> Result<Result<Vec<Update>, StepOutcome>> {
         let (step, tasks, branch) = (&plan.step, self.tasks(), &self.tree.branch);
         if seen.card(&step.task).map(|found| &found.oid) != plan.old.as_ref() {
@@ -270,7 +270,7 @@ impl GitStore {
         // If the process dies before this, the next conversation brings the task in.
         self.catch_up()?;
         let path = Some(tasks.path(task, &slot));
-        let landed = Landed { task: task.clone(), slot, path };
+        let landed = TaskAfterStep { task: task.clone(), slot, path };
         Ok(if is_taken { StepOutcome::Done(landed) } else { StepOutcome::Conflict })
     }
 
@@ -281,7 +281,7 @@ impl GitStore {
         &self,
         talk: &Conversation,
         commits: &mut Vec<String>,
-        mut change: impl FnMut(&Seen) -> Result<Option<(NewCommit, Option<Update>)>>,
+        mut change: impl FnMut(&SeenRemote) -> Result<Option<(NewCommit, Option<Update>)>>,
     ) -> Result<bool> {
         for _ in 0..TRIES {
             if self.any_landed(commits)? {

@@ -2,7 +2,7 @@
 //!
 //! A push is a compare-and-swap on the server: it says what every ref is believed to be, and the server refuses it if one
 //! is not. The exit code of git is not proof: a connection that is cut after the server took the push looks like a failure.
-//! So every push that is neither clearly taken nor clearly refused is [`Pushed::Unclear`], and the caller looks again.
+//! So every push that is neither clearly taken nor clearly refused is [`PushResult::Unclear`], and the caller looks again.
 //!
 //! Invariants: every ref that is pushed has an explicit lease. The branch is only pushed forward, by a commit whose parent
 //! is the tip that the lease names. Nothing is forced, nothing is merged.
@@ -10,7 +10,7 @@
 use std::fs::File;
 
 use super::card::{Card, is_oid, ref_of};
-use super::run::{Git, Ran};
+use super::run::{Git, ProgramOutput};
 use tollgate_base::error::{Fault, MissingKind, Result};
 
 /// Where the copies of the remote's refs are kept in the user's repository.
@@ -46,7 +46,7 @@ pub(super) struct Update {
 
 /// What came of a push.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Pushed {
+pub(super) enum PushResult {
     /// The remote took it.
     Taken,
     /// The remote did not take it, because some ref was not what it was believed to be. If a look shows a change, somebody
@@ -130,7 +130,7 @@ impl Remote {
     }
 
     /// Changes all of these refs, or none.
-    pub(super) fn push(&self, updates: &[Update], lock: &File) -> Result<Pushed> {
+    pub(super) fn push(&self, updates: &[Update], lock: &File) -> Result<PushResult> {
         let mut arguments: Vec<String> = Vec::new();
         for Update { name, old, .. } in updates {
             arguments.push(format!("--force-with-lease={name}:{}", old.as_deref().unwrap_or_default()));
@@ -149,16 +149,16 @@ impl Remote {
 }
 
 /// Reads git's report, which has a line for each ref. A push was taken only if the report says so for every ref.
-fn judge(ran: &Ran, updates: &[Update]) -> Pushed {
+fn judge(ran: &ProgramOutput, updates: &[Update]) -> PushResult {
     let out = String::from_utf8_lossy(&ran.out);
     let report: Vec<(char, &str, &str)> = out.lines().filter_map(report_line).collect();
-    let unclear = || Pushed::Unclear(why(ran));
+    let unclear = || PushResult::Unclear(why(ran));
     if ran.ok {
         let taken = |update: &Update| {
             // `=`: the ref already had this value. That does not prove that this push set it, so the caller looks.
             report.iter().any(|(flag, name, _)| *name == update.name && matches!(flag, ' ' | '*' | '-' | '+'))
         };
-        return if updates.iter().all(taken) { Pushed::Taken } else { unclear() };
+        return if updates.iter().all(taken) { PushResult::Taken } else { unclear() };
     }
     let rejected: Vec<&str> =
         report.iter().filter(|(flag, ..)| *flag == '!').map(|(_, _, summary)| *summary).collect();
@@ -166,18 +166,18 @@ fn judge(ran: &Ran, updates: &[Update]) -> Pushed {
     let causes: Vec<&str> = rejected.iter().copied().filter(|text| !text.contains("atomic")).collect();
     let causes = if causes.is_empty() { &rejected } else { &causes };
     if causes.iter().any(|text| is_a_rule(text)) {
-        return Pushed::Refused(complaint(causes, &ran.err));
+        return PushResult::Refused(complaint(causes, &ran.err));
     }
     if !causes.is_empty() && causes.iter().all(|text| is_a_race(text)) {
-        return Pushed::Moved(causes.join("; "));
+        return PushResult::Moved(causes.join("; "));
     }
     if ran.err.contains("does not support --atomic") {
-        return Pushed::Refused("it cannot change several refs in one act (no `--atomic`)".to_owned());
+        return PushResult::Refused("it cannot change several refs in one act (no `--atomic`)".to_owned());
     }
     // A missing permission is reported before any ref.
     let denied = ["ermission denied", "denied to", "not allowed to push", "403", "read-only", "read only"];
     if rejected.is_empty() && denied.iter().any(|word| ran.err.contains(word)) {
-        return Pushed::Refused(why(ran));
+        return PushResult::Refused(why(ran));
     }
     unclear()
 }
@@ -228,7 +228,7 @@ fn complaint(causes: &[&str], err: &str) -> String {
 }
 
 /// Why a program failed: the most useful line of its error messages.
-fn why(ran: &Ran) -> String {
+fn why(ran: &ProgramOutput) -> String {
     let is_reason = |line: &&str| ["fatal:", "error:", "ssh:"].iter().any(|word| line.starts_with(word));
     let line = ran.killed.or_else(|| ran.err.lines().find(is_reason)).or_else(|| ran.err.lines().next());
     line.unwrap_or("git gave no reason")
@@ -245,8 +245,8 @@ mod tests {
         Update { name: name.into(), old: None, new: Some("1".repeat(40)) }
     }
 
-    fn ran(ok: bool, out: &str, err: &str) -> Ran {
-        Ran { ok, out: out.as_bytes().to_vec(), err: err.into(), killed: None }
+    fn ran(ok: bool, out: &str, err: &str) -> ProgramOutput {
+        ProgramOutput { ok, out: out.as_bytes().to_vec(), err: err.into(), killed: None }
     }
 
     #[test]
@@ -274,14 +274,14 @@ mod tests {
     fn the_reports_of_git_are_told_apart() {
         let both = [update("refs/t/x"), update("refs/heads/main")];
         let taken = "To r\n*\t1:refs/t/x\t[new reference]\n \t1:refs/heads/main\ta..b\nDone\n";
-        assert_eq!(judge(&ran(true, taken, ""), &both), Pushed::Taken);
+        assert_eq!(judge(&ran(true, taken, ""), &both), PushResult::Taken);
         let there = "To r\n=\t1:refs/t/x\t[up to date]\n \t1:refs/heads/main\ta..b\nDone\n";
         assert!(
-            matches!(judge(&ran(true, there, ""), &both), Pushed::Unclear(_)),
+            matches!(judge(&ran(true, there, ""), &both), PushResult::Unclear(_)),
             "perhaps not by this push"
         );
         let half = "To r\n*\t1:refs/t/x\t[new reference]\nDone\n";
-        assert!(matches!(judge(&ran(true, half, ""), &both), Pushed::Unclear(_)));
+        assert!(matches!(judge(&ran(true, half, ""), &both), PushResult::Unclear(_)));
         for race in [
             "!\t1:refs/t/x\t[rejected] (stale info)",
             "!\t1:refs/heads/main\t[rejected] (fetch first)",
@@ -293,24 +293,24 @@ mod tests {
             "!\t1:refs/t/x\t[remote rejected] (atomic transaction failed)",
         ] {
             let judged = judge(&ran(false, race, "error: failed to push"), &both);
-            assert!(matches!(judged, Pushed::Moved(_)), "{race}: {judged:?}");
+            assert!(matches!(judged, PushResult::Moved(_)), "{race}: {judged:?}");
         }
         let rule = "!\t1:refs/heads/main\t[remote rejected] (pre-receive hook declined)";
         let said = "remote: only on Sundays\nremote:\nerror: failed to push some refs";
-        let refused = Pushed::Refused("pre-receive hook declined: only on Sundays".into());
+        let refused = PushResult::Refused("pre-receive hook declined: only on Sundays".into());
         assert_eq!(judge(&ran(false, rule, said), &both), refused);
         let hidden = "!\t1:refs/t/x\t[remote rejected] (deny updating a hidden ref)";
-        assert!(matches!(judge(&ran(false, hidden, ""), &both), Pushed::Refused(_)));
+        assert!(matches!(judge(&ran(false, hidden, ""), &both), PushResult::Refused(_)));
         let denied = "remote: Permission to a/b.git denied to c.\nfatal: unable to access 'https://x/': 403";
-        assert!(matches!(judge(&ran(false, "", denied), &both), Pushed::Refused(_)));
+        assert!(matches!(judge(&ran(false, "", denied), &both), PushResult::Refused(_)));
         for cut in [
             "fatal: the remote end hung up unexpectedly",
             "fatal: Could not read from remote repository.",
             "",
         ] {
-            assert!(matches!(judge(&ran(false, "", cut), &both), Pushed::Unclear(_)), "{cut}");
+            assert!(matches!(judge(&ran(false, "", cut), &both), PushResult::Unclear(_)), "{cut}");
         }
         let odd = "!\t1:refs/t/x\t[remote rejected] (unpacker error)";
-        assert!(matches!(judge(&ran(false, odd, ""), &both), Pushed::Unclear(_)));
+        assert!(matches!(judge(&ran(false, odd, ""), &both), PushResult::Unclear(_)));
     }
 }

@@ -55,7 +55,7 @@ const QUIET: [&str; 9] = [
 
 /// What a program answered.
 #[derive(Debug)]
-pub(super) struct Ran {
+pub(super) struct ProgramOutput {
     pub(super) ok: bool,
     pub(super) out: Vec<u8>,
     /// Its error messages, whole lines, without control characters.
@@ -64,7 +64,7 @@ pub(super) struct Ran {
     pub(super) killed: Option<&'static str>,
 }
 
-impl Ran {
+impl ProgramOutput {
     pub(super) fn text(&self) -> String {
         String::from_utf8_lossy(&self.out).trim_end().to_owned()
     }
@@ -160,7 +160,7 @@ impl Git {
     }
 
     /// Runs a command that only touches the disk, with this input, and must succeed.
-    pub(super) fn must(&self, arguments: &[&str], input: &[u8]) -> Result<Ran> {
+    pub(super) fn must(&self, arguments: &[&str], input: &[u8]) -> Result<ProgramOutput> {
         let ran = self.local(arguments, input)?;
         if ran.ok {
             return Ok(ran);
@@ -171,7 +171,7 @@ impl Git {
     }
 
     /// Runs a command that only touches the disk, with this input.
-    pub(super) fn local(&self, arguments: &[&str], input: &[u8]) -> Result<Ran> {
+    pub(super) fn local(&self, arguments: &[&str], input: &[u8]) -> Result<ProgramOutput> {
         let mut command = self.command(arguments);
         if !input.is_empty() {
             command.stdin(Stdio::piped());
@@ -181,7 +181,7 @@ impl Git {
     }
 
     /// Runs a command that talks to the remote.
-    pub(super) fn remote(&self, arguments: &[&str], lock: &File) -> Result<Ran> {
+    pub(super) fn remote(&self, arguments: &[&str], lock: &File) -> Result<ProgramOutput> {
         let lock = lock.try_clone().map_err(|source| self.fault("lend the lock to", source))?;
         let child = self.start(self.command(arguments).stdin(lock))?;
         self.write_down(&child);
@@ -197,7 +197,7 @@ impl Git {
     }
 
     /// Gives a program its input and reads its output until it ends, or has to be killed.
-    fn hear(&self, mut child: Child, input: &[u8], most: usize, patience: Duration) -> Result<Ran> {
+    fn hear(&self, mut child: Child, input: &[u8], most: usize, patience: Duration) -> Result<ProgramOutput> {
         let ran = thread::scope(|scope| {
             let fed = child.stdin.take().map_or(Ok(()), |mut stdin| {
                 // In its own thread, because a program may print before it has read everything. If it has read enough or
@@ -206,7 +206,7 @@ impl Git {
                 thread::Builder::new().spawn_scoped(scope, feed).map(drop)
             });
             let ran = fed.and_then(|()| listen(&mut child, most, Instant::now() + patience));
-            if !matches!(ran, Ok(Ran { killed: None, .. })) {
+            if !matches!(ran, Ok(ProgramOutput { killed: None, .. })) {
                 // It may have ended in the meantime.
                 let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
                 let _ = child.wait();
@@ -242,7 +242,7 @@ impl Pipe {
     }
 }
 
-fn listen(child: &mut Child, most: usize, deadline: Instant) -> io::Result<Ran> {
+fn listen(child: &mut Child, most: usize, deadline: Instant) -> io::Result<ProgramOutput> {
     let mut streams = [Pipe::new(child.stdout.take(), most)?, Pipe::new(child.stderr.take(), MESSAGES)?];
     let killed = loop {
         // Asked before the read: a program that has ended by now has written everything, so if there is nothing to read,
@@ -268,7 +268,7 @@ fn listen(child: &mut Child, most: usize, deadline: Instant) -> io::Result<Ran> 
     };
     let ok = killed.is_none() && child.wait()?.success();
     let [Pipe(_, out, _), Pipe(_, err, _)] = streams;
-    Ok(Ran { ok, out, err: printable(&err), killed })
+    Ok(ProgramOutput { ok, out, err: printable(&err), killed })
 }
 
 /// Waits until there is something to read, for a moment at most.

@@ -32,7 +32,7 @@ const FORMAT: u32 = 1;
 
 /// What this clone last saw.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(super) struct Seen {
+pub(super) struct SeenRemote {
     format: u32,
     /// The commit of the remote's branch.
     pub(super) tip: String,
@@ -84,7 +84,7 @@ struct LastRead {
     /// Open, so that no later file gets its inode. The file is never changed, only replaced.
     _file: File,
     fingerprint: [u8; 32],
-    says: Arc<Seen>,
+    says: Arc<SeenRemote>,
 }
 
 impl LastSeen {
@@ -92,7 +92,7 @@ impl LastSeen {
         Self { path, last: Arc::default() }
     }
 
-    pub(super) fn read(&self) -> Result<Arc<Seen>> {
+    pub(super) fn read(&self) -> Result<Arc<SeenRemote>> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let found = fs::symlink_metadata(&self.path).map(|found| fingerprint(&found));
         if let (Some(last), Ok(found)) = (last.as_ref(), &found)
@@ -103,19 +103,19 @@ impl LastSeen {
         *last = None;
         let mut file = match private::open(&self.path, OFlags::RDONLY) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Seen::parse(&[], &self.path).map(Arc::new);
+                return SeenRemote::parse(&[], &self.path).map(Arc::new);
             }
             file => file.at("open", &self.path)?,
         };
         let found = file.metadata().at("look at", &self.path)?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).at("read", &self.path)?;
-        let says = Arc::new(Seen::parse(&bytes, &self.path)?);
+        let says = Arc::new(SeenRemote::parse(&bytes, &self.path)?);
         *last = Some(LastRead { _file: file, fingerprint: fingerprint(&found), says: Arc::clone(&says) });
         Ok(says)
     }
 
-    pub(super) fn write(&self, disk: &Disk, seen: &Seen) -> Result<()> {
+    pub(super) fn write(&self, disk: &Disk, seen: &SeenRemote) -> Result<()> {
         let bytes = serde_json::to_vec(seen).map_err(|error| Fault::invalid(error.to_string()))?;
         if read(&self.path)?.as_ref() == Some(&bytes) {
             return Ok(());
@@ -126,7 +126,7 @@ impl LastSeen {
     }
 }
 
-impl Seen {
+impl SeenRemote {
     fn parse(bytes: &[u8], path: &Path) -> Result<Self> {
         let document = serde_json::from_slice::<Value>(bytes).ok();
         // Not there, or, if the vault is not durable, cut short by a power cut. Then nothing was seen.
@@ -205,7 +205,7 @@ mod tests {
         let disk = Disk::new(Durability::Fast);
         for number in 1000..1200 {
             for tip in [format!("{number} a"), format!("{number} b"), format!("{number} c")] {
-                there.write(&disk, &Seen { tip, ..Seen::default() }).unwrap();
+                there.write(&disk, &SeenRemote { tip, ..SeenRemote::default() }).unwrap();
             }
             let seen = here.read().unwrap();
             assert_eq!(seen.tip, format!("{number} c"));
@@ -221,9 +221,9 @@ mod tests {
             tip: "t".into(),
             cards: vec![(ref_of(&task), oid.into(), Some(card()))],
         };
-        let mut seen = Seen::default();
+        let mut seen = SeenRemote::default();
         seen.learn(view("1"));
-        let since = |seen: &mut Seen, ms| seen.cards.get_mut(&ref_of(&task)).unwrap().since_ms -= ms;
+        let since = |seen: &mut SeenRemote, ms| seen.cards.get_mut(&ref_of(&task)).unwrap().since_ms -= ms;
         since(&mut seen, 60_000);
         seen.learn(view("1"));
         assert!(seen.card(&task).unwrap().unchanged_for() >= Duration::from_secs(60));

@@ -56,7 +56,7 @@ pub struct FolderView {
 pub(super) struct ToDo {
     /// Tasks, and the states in which the store may have something new of them.
     pub(super) now: BTreeMap<TaskName, BTreeSet<State>>,
-    /// The same at this time.
+    /// Tasks to look at later, when, and in which states.
     pub(super) later: BTreeMap<TaskName, (Instant, BTreeSet<State>)>,
     /// States of which all tasks in the store are compared.
     pub(super) in_store: BTreeSet<State>,

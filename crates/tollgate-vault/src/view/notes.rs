@@ -56,7 +56,7 @@ pub(super) struct BegunWrite {
 
 /// A person's new file that is about to become a task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Adding {
+pub(super) struct NewTaskFile {
     pub(super) task: TaskName,
     pub(super) id: StepId,
     pub(super) sha256: Digest,
@@ -69,7 +69,7 @@ enum NoteLine {
     Begun(BegunWrite),
     Shown(ShownTask),
     Gone(TaskName, State),
-    Adding(Adding),
+    Adding(NewTaskFile),
 }
 
 /// All notes.
@@ -81,7 +81,7 @@ pub(super) struct ViewNotes {
     lines: usize,
     shown: BTreeMap<TaskName, BTreeMap<State, ShownTask>>,
     begun: BTreeMap<(TaskName, State), BegunWrite>,
-    adding: BTreeMap<TaskName, Adding>,
+    adding: BTreeMap<TaskName, NewTaskFile>,
 }
 
 impl ViewNotes {
@@ -196,7 +196,7 @@ impl ViewNotes {
         self.begun.values().cloned().collect()
     }
 
-    pub(super) fn adding(&self, task: &TaskName) -> Option<&Adding> {
+    pub(super) fn adding(&self, task: &TaskName) -> Option<&NewTaskFile> {
         self.adding.get(task)
     }
 
@@ -235,7 +235,7 @@ impl ViewNotes {
 
     /// The view is about to add this task to the store. Flushed: a step that was forgotten would be made again with another
     /// id, and the task would be there twice.
-    pub(super) fn add(&mut self, adding: Adding) -> Result<()> {
+    pub(super) fn add(&mut self, adding: NewTaskFile) -> Result<()> {
         self.write(NoteLine::Adding(adding), Durability::Durable)
     }
 }

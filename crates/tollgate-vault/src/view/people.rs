@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 
 use super::folder_view::{FolderView, ViewTrouble};
-use super::notes::{Adding, ShownTask};
+use super::notes::{NewTaskFile, ShownTask};
 use super::notice::Notice;
-use super::showing::{Fetched, LOOK_AGAIN};
+use super::showing::{FetchedTask, LOOK_AGAIN};
 use super::view_files::LocalFile;
 use crate::decisions;
 use crate::denial::Denial;
@@ -33,11 +33,11 @@ const STEPS: u32 = 3;
 const SOMEBODY_WAS_FASTER: &str = "somebody else changed the task first";
 
 /// What came of a person's step.
-enum TakenByHand {
+enum PersonStepResult {
     Yes,
     /// The task has just been changed.
     Again,
-    /// It is not possible.
+    /// The step is not possible, for this reason.
     No(String),
 }
 
@@ -110,7 +110,7 @@ impl FolderView {
                 _ => return self.keep(&seen.task, file, SOMEBODY_WAS_FASTER),
             };
             match self.rewrite(&found, file)? {
-                TakenByHand::Yes => {
+                PersonStepResult::Yes => {
                     return Ok(self.note(
                         &seen.task,
                         &file.slot,
@@ -118,8 +118,8 @@ impl FolderView {
                         Timestamp::UNIX_EPOCH,
                     )?);
                 }
-                TakenByHand::Again => {}
-                TakenByHand::No(why) => return self.keep(&seen.task, file, &why),
+                PersonStepResult::Again => {}
+                PersonStepResult::No(why) => return self.keep(&seen.task, file, &why),
             }
         }
         self.look_again(&seen.task, seen.slot.state());
@@ -127,31 +127,33 @@ impl FolderView {
     }
 
     /// Gives the task in the store the text of this file.
-    fn rewrite(&mut self, found: &Fetched, file: &LocalFile) -> Result<TakenByHand, ViewTrouble> {
+    fn rewrite(&mut self, found: &FetchedTask, file: &LocalFile) -> Result<PersonStepResult, ViewTrouble> {
         if let Slot::InProgress(agent) = &found.task.slot {
-            return Ok(TakenByHand::No(format!("`{agent}` is working on the task")));
+            return Ok(PersonStepResult::No(format!("`{agent}` is working on the task")));
         }
         match std::str::from_utf8(&file.bytes) {
-            Err(_) => Ok(TakenByHand::No("its text is not UTF-8".to_owned())),
-            Ok(text) if text.trim().is_empty() => Ok(TakenByHand::No("a task needs some text".to_owned())),
+            Err(_) => Ok(PersonStepResult::No("its text is not UTF-8".to_owned())),
+            Ok(text) if text.trim().is_empty() => {
+                Ok(PersonStepResult::No("a task needs some text".to_owned()))
+            }
             Ok(text) => {
                 let step = decisions::rewrite(&found.task, found.sha256, text, self.now());
                 // Before the step, because afterwards nobody has the text that it replaces.
                 let kept = self.keep_unseen(found)?;
                 let taken = self.take(&found.task, step);
-                let is_refused = matches!(taken, Ok(TakenByHand::Again | TakenByHand::No(_)));
+                let is_refused = matches!(taken, Ok(PersonStepResult::Again | PersonStepResult::No(_)));
                 self.unseen_was_kept(found, kept, is_refused);
                 taken
             }
         }
     }
 
-    fn take(&self, task: &Task, step: Result<Step>) -> Result<TakenByHand, ViewTrouble> {
+    fn take(&self, task: &Task, step: Result<Step>) -> Result<PersonStepResult, ViewTrouble> {
         match step.and_then(|step| self.vault.decide(task, step)) {
-            Ok(Ok(_)) => Ok(TakenByHand::Yes),
-            Ok(Err(Denial::Changed(_))) => Ok(TakenByHand::Again),
-            Ok(Err(denial)) => Ok(TakenByHand::No(denial.to_string())),
-            Err(Fault::Invalid { what, .. }) => Ok(TakenByHand::No(what)),
+            Ok(Ok(_)) => Ok(PersonStepResult::Yes),
+            Ok(Err(Denial::Changed(_))) => Ok(PersonStepResult::Again),
+            Ok(Err(denial)) => Ok(PersonStepResult::No(denial.to_string())),
+            Err(Fault::Invalid { what, .. }) => Ok(PersonStepResult::No(what)),
             Err(fault) => Err(ViewTrouble::of_store(fault)),
         }
     }
@@ -189,12 +191,12 @@ impl FolderView {
             };
             if seen.sha256 != file.sha256 {
                 match self.rewrite(&found, file)? {
-                    TakenByHand::Yes => {
+                    PersonStepResult::Yes => {
                         seen.sha256 = file.sha256;
                         self.notes.put(seen.clone())?;
                     }
-                    TakenByHand::Again => {}
-                    TakenByHand::No(why) => return self.keep(&task, file, &why),
+                    PersonStepResult::Again => {}
+                    PersonStepResult::No(why) => return self.keep(&task, file, &why),
                 }
                 continue;
             }
@@ -204,12 +206,12 @@ impl FolderView {
                 return self.put_back(&seen, file, &why_not(&seen.slot, &file.slot));
             };
             match self.take(&found.task, step)? {
-                TakenByHand::Yes => {
+                PersonStepResult::Yes => {
                     self.notes.gone(&task, seen.slot.state())?;
                     return Ok(self.note(&task, &file.slot, Some(file.sha256), Timestamp::UNIX_EPOCH)?);
                 }
-                TakenByHand::Again => {}
-                TakenByHand::No(why) => return self.put_back(&seen, file, &why),
+                PersonStepResult::Again => {}
+                PersonStepResult::No(why) => return self.put_back(&seen, file, &why),
             }
         }
         self.look_again(&task, file.slot.state());
@@ -242,7 +244,7 @@ impl FolderView {
                     let why = format!("there is another task of this name in `{}`", found.slot);
                     return self.keep(task, file, &why);
                 }
-                let adding = Adding { task: task.clone(), id: StepId::new()?, sha256: file.sha256 };
+                let adding = NewTaskFile { task: task.clone(), id: StepId::new()?, sha256: file.sha256 };
                 self.notes.add(adding.clone())?;
                 adding
             }

@@ -13,7 +13,7 @@ use super::folder_view::{FolderView, ViewTrouble};
 use super::notes::{BegunWrite, ShownTask};
 use super::notice::Notice;
 use super::view_files::{LONGEST_FILE, too_long};
-use crate::folder::disk::{Exchanged, Moved};
+use crate::folder::disk::{ExchangeResult, Moved};
 use crate::state::{Slot, State};
 use crate::store::Task;
 use crate::vault::{TRIES, restless};
@@ -31,13 +31,13 @@ pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(50);
 const OPEN: Duration = Duration::from_secs(600);
 
 /// A task of the store with its text.
-pub(super) struct Fetched {
+pub(super) struct FetchedTask {
     pub(super) task: Task,
     pub(super) text: Vec<u8>,
     pub(super) sha256: Digest,
 }
 
-impl Fetched {
+impl FetchedTask {
     /// Whether this is what a person saw here.
     pub(super) fn is(&self, slot: &Slot, sha256: Digest) -> bool {
         self.task.slot == *slot && self.sha256 == sha256
@@ -46,7 +46,7 @@ impl Fetched {
 
 impl FolderView {
     /// What the store has of a task in one state.
-    pub(super) fn fetch(&self, task: &TaskName, state: State) -> Result<Option<Fetched>, ViewTrouble> {
+    pub(super) fn fetch(&self, task: &TaskName, state: State) -> Result<Option<FetchedTask>, ViewTrouble> {
         for _ in 0..TRIES {
             let store = self.vault.store();
             let found = store.get(task, Some(state), self.now()).map_err(ViewTrouble::ByStore)?;
@@ -56,7 +56,7 @@ impl FolderView {
                     return Err(too_long("its text in the store", "shorten it there").into());
                 }
                 let sha256 = Digest::of(&text);
-                return Ok(Some(Fetched { task: found, text, sha256 }));
+                return Ok(Some(FetchedTask { task: found, text, sha256 }));
             }
         }
         Err(restless(task).into())
@@ -79,8 +79,8 @@ impl FolderView {
     }
 
     /// Writes the file of a task.
-    pub(super) fn put(&mut self, task: &TaskName, found: &Fetched) -> Result<()> {
-        let Fetched { task: Task { slot, modified, .. }, text, sha256 } = found;
+    pub(super) fn put(&mut self, task: &TaskName, found: &FetchedTask) -> Result<()> {
+        let FetchedTask { task: Task { slot, modified, .. }, text, sha256 } = found;
         let known = self.notes.get(task, slot.state()).filter(|known| known.slot == *slot).cloned();
         let here = self.files.look(task, slot, self.now())?.map(|file| file.sha256);
         let was = match (here, &known) {
@@ -123,26 +123,26 @@ impl FolderView {
         let exchanged = match was {
             Some(_) => self.files.disk.exchange(&stage, &path)?,
             None => match self.files.disk.transfer(&stage, &path, 0)? {
-                Moved::Done => Exchanged::Done,
-                Moved::Taken | Moved::Missing => Exchanged::Missing,
+                Moved::Done => ExchangeResult::Done,
+                Moved::Taken | Moved::Missing => ExchangeResult::Missing,
             },
         };
         match (exchanged, was) {
-            (Exchanged::Done, Some(_)) => {
+            (ExchangeResult::Done, Some(_)) => {
                 // Without it, a power failure could bring the old bytes back, and they would look like a person's edit.
                 self.files.disk.sync_folder(&self.files.slot_folder(slot))?;
                 self.clear(&stage, task, slot, was)?;
                 self.note(task, slot, Some(sha256), modified)
             }
-            (Exchanged::Done, None) => self.note(task, slot, Some(sha256), modified),
-            (Exchanged::Missing, _) => {
+            (ExchangeResult::Done, None) => self.note(task, slot, Some(sha256), modified),
+            (ExchangeResult::Missing, _) => {
                 // First, because without a stage the change counts as made.
                 self.note(task, slot, was, Timestamp::UNIX_EPOCH)?;
                 self.files.disk.remove(&stage)?;
                 self.look_again(task, slot.state());
                 Ok(())
             }
-            (Exchanged::Unsupported, _) => {
+            (ExchangeResult::Unsupported, _) => {
                 self.note(task, slot, was, Timestamp::UNIX_EPOCH)?;
                 self.files.disk.remove(&stage)?;
                 if let Some(known) = self.notes.get(task, slot.state()).cloned() {
@@ -178,15 +178,20 @@ impl FolderView {
     }
 
     /// Keeps a text that a person is about to replace, if they may not have seen it. Returns where it is kept.
-    pub(super) fn keep_unseen(&self, replaced: &Fetched) -> Result<Option<PathBuf>> {
-        let Fetched { task: Task { name, slot, .. }, text, .. } = replaced;
+    pub(super) fn keep_unseen(&self, replaced: &FetchedTask) -> Result<Option<PathBuf>> {
+        let FetchedTask { task: Task { name, slot, .. }, text, .. } = replaced;
         let since = self.replaced.get(&(name.clone(), slot.state()));
         let is_unseen = since.is_some_and(|since| since.elapsed() < OPEN);
         is_unseen.then(|| self.files.keep_text(text, name)).transpose()
     }
 
     /// Tells the person where the text is that they have replaced; or deletes it if they have not.
-    pub(super) fn unseen_was_kept(&mut self, replaced: &Fetched, kept: Option<PathBuf>, is_refused: bool) {
+    pub(super) fn unseen_was_kept(
+        &mut self,
+        replaced: &FetchedTask,
+        kept: Option<PathBuf>,
+        is_refused: bool,
+    ) {
         let Task { name, slot, .. } = &replaced.task;
         match kept {
             // If this fails, there is one more copy than needed.

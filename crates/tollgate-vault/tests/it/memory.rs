@@ -16,8 +16,8 @@ use tollgate_vault::event::{self, Entry, EventPage};
 use tollgate_vault::state::Slot;
 use tollgate_vault::store::{Scan, Version};
 use tollgate_vault::{
-    Claim, ClaimId, ClaimLock, ClaimRecord, Landed, State, Step, StepId, StepOutcome, Store, Task, TaskName,
-    forward_store,
+    Claim, ClaimId, ClaimLock, ClaimRecord, State, Step, StepId, StepOutcome, Store, Task, TaskAfterStep,
+    TaskName, forward_store,
 };
 
 #[derive(Debug)]
@@ -31,7 +31,7 @@ struct Kept {
 struct Inside {
     tasks: BTreeMap<(TaskName, Slot), Kept>,
     records: BTreeMap<TaskName, ClaimRecord>,
-    answers: HashMap<StepId, Landed>,
+    answers: HashMap<StepId, TaskAfterStep>,
     events: Vec<Entry>,
     dead: BTreeSet<ClaimId>,
     clock: u64,
@@ -133,7 +133,7 @@ impl Store for MemoryStore {
         let entry = Kept { version: inside.tick(), text, since: step.at };
         inside.tasks.insert((task.clone(), step.to.clone()), entry);
         inside.events.extend_from_slice(&step.events);
-        let landed = Landed { task, slot: step.to.clone(), path: None };
+        let landed = TaskAfterStep { task, slot: step.to.clone(), path: None };
         inside.answers.insert(step.id.clone(), landed.clone());
         Ok(StepOutcome::Done(landed))
     }
@@ -149,7 +149,7 @@ impl Store for MemoryStore {
         }
         let entry = Kept { version: inside.tick(), text: text.to_vec(), since: now };
         inside.tasks.insert((task.clone(), slot.clone()), entry);
-        let landed = Landed { task: task.clone(), slot, path: None };
+        let landed = TaskAfterStep { task: task.clone(), slot, path: None };
         inside.answers.insert(id.clone(), landed.clone());
         Ok(StepOutcome::Done(landed))
     }

@@ -194,7 +194,7 @@ fn a_supervised_call_is_refused() {
     let turn = gate.begin_turn("blue".parse().unwrap()).unwrap();
     let program = SupervisedProgram::new(&gate, &turn, "gate");
     let path = world.root().join("a");
-    let refusal = program.judge(&path, Extent::Whole, &[], false).unwrap().unwrap_err();
+    let refusal = program.judge(&path, Action::by_program(Extent::Whole), &[], false).unwrap().unwrap_err();
     assert_eq!(refusal.error_type(), ErrorType::Fenced);
 }
 

@@ -290,18 +290,19 @@ fn only_private_opens_state() {
 #[test]
 fn every_test_named_in_the_docs_exists() {
     let sources = sources();
-    for page in ["docs/specs.md", "docs/invariants.md"] {
+    for page in ["docs/specs.md", "docs/invariants.md", "docs/security.md"] {
         let text = fs::read_to_string(root().join(page)).unwrap();
         let mut named = 0;
         for word in text.split('`').skip(1).step_by(2) {
-            let Some((file, test)) = word.split_once("::").filter(|(file, _)| !file.starts_with("test_"))
+            let Some((module, test)) = word.rsplit_once("::").filter(|(file, _)| !file.starts_with("test_"))
             else {
                 continue;
             };
+            let file = module.trim_end_matches("::tests").rsplit("::").next().unwrap();
             let found = sources.iter().any(|(name, text)| {
                 // Tests may be in a file of their own, in the folder of the module.
-                let module = name.strip_suffix("/tests.rs").or_else(|| name.strip_suffix("/mod.rs"));
-                let module = module.or_else(|| name.strip_suffix(".rs"));
+                let ends = ["/tests.rs", "/tests/mod.rs", "/mod.rs", ".rs"];
+                let module = ends.iter().find_map(|end| name.strip_suffix(end));
                 let is_here = |module: &str| module.rsplit('/').next() == Some(file);
                 (module.is_some_and(is_here) || name.ends_with(&format!("/{file}.rs")))
                     && text.contains(&format!("fn {test}("))

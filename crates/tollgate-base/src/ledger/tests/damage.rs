@@ -9,7 +9,7 @@ fn a_line_cut_at_any_byte_is_moved_to_its_own_file() {
     for cut in last + 1..whole.len() {
         let world = World::new();
         fs::write(world.path("ledger.jsonl"), &whole[..cut]).unwrap();
-        world.wrong(3, 3, Wrong::Torn);
+        world.wrong(3, 3, LineDefect::Torn);
         assert_eq!(world.seqs(), [2, 1], "what is not whole is not shown");
 
         let line = world.append([4]).remove(0);
@@ -62,7 +62,7 @@ fn damage_in_the_middle_stays_and_verify_names_it() {
     assert_eq!(world.append([5])[0].seq, 5);
     assert_eq!(world.text()[1], "not json");
     assert_eq!(world.files(), ["ledger.jsonl"]);
-    world.wrong(2, 2, Wrong::NotALine);
+    world.wrong(2, 2, LineDefect::NotALine);
 
     let read: Vec<Result<Line>> = world.ledger().newest_first().unwrap().collect();
     assert!(matches!(&read[3], Err(Fault::Damaged { .. })), "{read:?}");
@@ -95,28 +95,28 @@ fn verify_says_what_was_done_to_a_line() {
     };
 
     edit(&|lines| lines[2] = lines[2].replace("blue", "pink"));
-    world.wrong(3, 3, Wrong::Edited);
+    world.wrong(3, 3, LineDefect::Edited);
     edit(&|lines| lines[2] = lines[2].replace("\"seq\":3", "\"seq\":5"));
-    world.wrong(3, 3, Wrong::Edited);
+    world.wrong(3, 3, LineDefect::Edited);
     edit(&|lines| lines[0] = lines[0].replace("\"prev\":\"0", "\"prev\":\"1"));
-    world.wrong(1, 1, Wrong::Edited);
+    world.wrong(1, 1, LineDefect::Edited);
     edit(&|lines| lines[5] = lines[5].replace("blue", "pink"));
-    world.wrong(6, 6, Wrong::Rewritten);
+    world.wrong(6, 6, LineDefect::Rewritten);
 
     edit(&|lines| drop(lines.drain(2..4)));
-    world.wrong(3, 3, Wrong::Removed);
+    world.wrong(3, 3, LineDefect::Removed);
     assert_eq!(world.problem().missing, 2);
     edit(&|lines| drop(lines.remove(0)));
-    world.wrong(1, 1, Wrong::Removed);
+    world.wrong(1, 1, LineDefect::Removed);
 
     edit(&|lines| lines.swap(2, 3));
-    world.wrong(3, 4, Wrong::Reordered);
+    world.wrong(3, 4, LineDefect::Reordered);
     edit(&|lines| lines.swap(1, 4));
-    world.wrong(2, 5, Wrong::Reordered);
+    world.wrong(2, 5, LineDefect::Reordered);
     edit(&|lines| lines.insert(4, lines[1].clone()));
-    world.wrong(5, 2, Wrong::Reordered);
+    world.wrong(5, 2, LineDefect::Reordered);
     edit(&|lines| lines.push(lines[1].clone()));
-    world.wrong(7, 2, Wrong::Reordered);
+    world.wrong(7, 2, LineDefect::Reordered);
 }
 
 #[test]
@@ -124,22 +124,22 @@ fn the_head_reveals_a_cut_end_and_later_appends_do_not_hide_it() {
     let world = World::with(5);
     world.write(&world.text()[..3]);
     assert_eq!(world.ledger_with(None).verify().unwrap().problem, None, "the chain alone cannot tell");
-    world.wrong(4, 4, Wrong::CutTail);
+    world.wrong(4, 4, LineDefect::CutTail);
     assert_eq!(world.problem().missing, 2);
 
     for number in 14..=19 {
         world.append([number]);
     }
-    world.wrong(5, 5, Wrong::Rewritten);
+    world.wrong(5, 5, LineDefect::Rewritten);
     fs::remove_file(world.head()).unwrap();
     world.append([20]);
     world.good(10);
 
     fs::remove_file(world.path("ledger.jsonl")).unwrap();
-    world.wrong(1, 1, Wrong::CutTail);
+    world.wrong(1, 1, LineDefect::CutTail);
     let world = World::rotated(6, 3);
     fs::remove_file(world.path("ledger.jsonl")).unwrap();
-    world.wrong(1, 4, Wrong::CutTail);
+    world.wrong(1, 4, LineDefect::CutTail);
 }
 
 #[test]
@@ -165,16 +165,16 @@ fn the_last_known_line_is_compared_without_reading_the_others() {
         world.ledger().check_end().unwrap()
     };
     assert_eq!(with(&|_| ()), None);
-    assert_eq!(with(&|lines| drop(lines.pop())), Some(Wrong::CutTail));
-    assert_eq!(with(&Vec::clear), Some(Wrong::CutTail));
+    assert_eq!(with(&|lines| drop(lines.pop())), Some(LineDefect::CutTail));
+    assert_eq!(with(&Vec::clear), Some(LineDefect::CutTail));
     assert_eq!(
         with(&|lines| lines[3] = lines[3].replace("\"number\":4", "\"number\":5")),
-        Some(Wrong::Rewritten)
+        Some(LineDefect::Rewritten)
     );
-    assert_eq!(with(&|lines| lines[3] = "no line".into()), Some(Wrong::NotALine));
+    assert_eq!(with(&|lines| lines[3] = "no line".into()), Some(LineDefect::NotALine));
     let gone = World::with(4);
     fs::remove_file(gone.path("ledger.jsonl")).unwrap();
-    assert_eq!(gone.ledger().check_end().unwrap(), Some(Wrong::CutTail));
+    assert_eq!(gone.ledger().check_end().unwrap(), Some(LineDefect::CutTail));
     // Nothing is remembered.
     assert_eq!(gone.ledger_with(None).check_end().unwrap(), None);
 }
@@ -246,7 +246,7 @@ fn an_edit_in_a_full_file_is_named_in_that_file() {
     let world = World::rotated(7, 3);
     let path = world.path("ledger-4.jsonl");
     fs::write(&path, fs::read_to_string(&path).unwrap().replace("\"number\":6", "\"number\":9")).unwrap();
-    let expected = Problem { file: path, line: 3, seq: 6, missing: 0, wrong: Wrong::Edited };
+    let expected = Problem { file: path, line: 3, seq: 6, missing: 0, wrong: LineDefect::Edited };
     assert_eq!(world.problem(), expected, "though the wrong hash is in the next file");
 }
 

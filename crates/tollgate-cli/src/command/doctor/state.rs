@@ -7,7 +7,7 @@ use std::path::Path;
 
 use tollgate::commit::Guarantee;
 use tollgate::error::{At, Fault};
-use tollgate::ledger::Wrong;
+use tollgate::ledger::LineDefect;
 use tollgate::recovery::RecoveryKind;
 use tollgate::vault::checkup::Finding;
 use tollgate::workspace::{STATE_FOLDER, STATE_VERSION, Workspace};
@@ -103,7 +103,7 @@ pub(super) fn ledger(invocation: &Invocation, root: &Path) -> Result<Finding, Fa
     if let Some(problem) = &verdict.problem {
         let (what, hint) = words::ledger_fault(&invocation.viewpoint(), problem, head_file.as_deref());
         // The next append repairs a torn line.
-        let of = if problem.wrong == Wrong::Torn { Finding::warning } else { Finding::problem };
+        let of = if problem.wrong == LineDefect::Torn { Finding::warning } else { Finding::problem };
         return Ok(of(what).fix(hint));
     }
     let lines = count(usize::try_from(verdict.lines).unwrap_or(usize::MAX), "line");

@@ -13,7 +13,7 @@ use tollgate::vault::brief::{Brief, HEAD};
 use tollgate::vault::checkup::{Finding, Level};
 use tollgate::vault::figures::Figures;
 use tollgate::vault::state::State;
-use tollgate::vault::store::Unfit;
+use tollgate::vault::store::NotATask;
 use tollgate::vault::view;
 use tollgate::visible::plain;
 use tollgate::worktree::{in_linked_trees, in_main_tree};
@@ -57,7 +57,7 @@ struct TasksFound {
     open: usize,
     healed: usize,
     reclaimable: usize,
-    unfit: Vec<Unfit>,
+    unfit: Vec<NotATask>,
     /// Why some tasks will never be claimed.
     stuck: Vec<Denial>,
     /// Agents that have claimed tasks and have no role.
@@ -122,7 +122,7 @@ fn look(invocation: &Invocation, tasks: &LoggedVault) -> Result<TasksFound, Faul
         unfit.extend(scan.unfit);
         unfit.extend(scan.tasks.into_iter().filter_map(|task| {
             let why = task.brief.err()?.to_string();
-            Some(Unfit { name: task.name.to_string(), state, why })
+            Some(NotATask { name: task.name.to_string(), state, why })
         }));
     }
     let reclaimable = tasks.vault.reclaimable(invocation.now())?.len();
@@ -159,7 +159,7 @@ pub(super) fn without_state(view: &Viewpoint, home: &VaultHome) -> Result<Option
                 Err(error) => Some(error.to_string()),
             };
             let name = path.file_name().unwrap_or_default().to_string_lossy().escape_debug().to_string();
-            unfit.extend(why.map(|why| Unfit { name, state, why }));
+            unfit.extend(why.map(|why| NotATask { name, state, why }));
         }
     }
     let found = TasksFound { folder, open, unfit, ..TasksFound::default() };

@@ -26,6 +26,12 @@ version = 1
 #   "refuse"  refuse the write until the file has been read
 unread = "known"
 
+# What to do with a change that destroys unfinished work (bytes that are in no commit) which its agent has not seen:
+#   "refuse"  refuse it
+#   "note"    make it, and record it in the ledger
+#   "allow"   make it
+unfinished = "refuse"
+
 # "enforce" refuses stale writes, "observe" only records them in the ledger, "off" checks nothing.
 # mode = "enforce"
 
@@ -42,6 +48,12 @@ unread = "known"
 
 # More paths that agents must not change, relative to the workspace.
 # protected = []
+
+[git]
+# What an agent may commit: "seen" only what it has read or written, on the branch that it has seen; "any" everything.
+commit = "seen"
+# Whether `tollgate commit` names the agent in a trailer.
+# commit_trailers = false
 
 [recovery]
 # How long the bytes that guarded writes replaced are kept, and their maximum size.
@@ -235,7 +247,7 @@ pub(super) fn is_template(text: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tollgate::settings::Unread;
+    use tollgate::settings::{CommitRule, Unfinished, Unread};
 
     #[test]
     fn what_somebody_has_saved_in_the_meantime_is_not_overwritten() {
@@ -256,11 +268,14 @@ mod tests {
     }
 
     #[test]
-    fn the_template_has_the_defaults_except_for_unread_files() {
+    fn the_template_has_the_defaults_except_for_what_the_agent_has_not_seen() {
         let parse = |text: &str| Settings::parse(text, Path::new("config.toml"));
         let mut settings = parse(TEMPLATE).unwrap();
         assert_eq!(settings.guard.unread, Unread::Known);
+        assert_eq!(settings.guard.unfinished, Unfinished::Refuse);
         settings.guard.unread = Unread::default();
+        settings.guard.unfinished = Unfinished::default();
+        assert_eq!(std::mem::take(&mut settings.git).commit, CommitRule::Seen);
         assert_eq!(settings, Settings { version: Some(1), ..Settings::default() });
 
         let uncomment = |line: &str| match line.strip_prefix("# ") {
@@ -275,6 +290,8 @@ mod tests {
         assert!(all.contains("\nmax_age = ") && all.contains("\nprotected = "), "{all}");
         let mut settings = parse(&all).unwrap();
         settings.guard.unread = Unread::default();
+        settings.guard.unfinished = Unfinished::default();
+        settings.git.commit = CommitRule::default();
         // Named, it is the same folder, but one that must be there.
         let dir = settings.vault.dir.take();
         assert_eq!(dir.as_deref(), Some(Settings::default().vault.dir()));

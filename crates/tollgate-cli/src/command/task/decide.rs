@@ -11,7 +11,7 @@ use tollgate::vault::retry::with_retry;
 use tollgate::vault::shown::MOST_SHOWN;
 use tollgate::vault::state::State;
 use tollgate::vault::store::Task;
-use tollgate::vault::{Allowed, Denial, Landed, Reclaimed, TaskName};
+use tollgate::vault::{Allowed, Denial, ReclaimedTask, TaskAfterStep, TaskName};
 
 use super::prose::prose;
 use crate::answer::{Answer, Reply};
@@ -258,7 +258,7 @@ pub(crate) fn give_back(invocation: &Invocation, args: &TaskReturnArgs) -> Resul
 /// The answer to a verb of a person, such as `approve`. `done` is its past participle.
 pub(super) fn said(
     task: &TaskName,
-    decided: Allowed<Landed>,
+    decided: Allowed<TaskAfterStep>,
     (verb, done): (&str, &str),
     by: &str,
 ) -> Result<Answer, CliError> {
@@ -283,8 +283,8 @@ pub(crate) fn reclaim(invocation: &Invocation, args: &TaskReclaimArgs) -> Result
     } else {
         with_retry(|| tasks.vault.reclaim(invocation.now()), &sleep)?
     };
-    let row = |reclaimed: &Reclaimed| {
-        let Reclaimed { task, agent, to, reason } = reclaimed;
+    let row = |reclaimed: &ReclaimedTask| {
+        let ReclaimedTask { task, agent, to, reason } = reclaimed;
         json!({"task": task, "agent": agent, "state": to, "reason": reason})
     };
     let json: Vec<Value> = done.iter().map(row).collect();

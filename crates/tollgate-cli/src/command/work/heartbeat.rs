@@ -13,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
-use tollgate::vault::store::Landed;
+use tollgate::vault::store::TaskAfterStep;
 use tollgate::vault::{BEATS, Claimed};
 use tollgate_base::boot_clock::{comes, millis, millis_since_boot};
 
@@ -44,7 +44,7 @@ pub(super) enum KillReason {
     /// The claim does not own the task any more.
     Lost,
     /// The command has released the task itself, and others may claim it now.
-    Released(Landed),
+    Released(TaskAfterStep),
     /// The store could not be reached for most of a lease.
     Silent,
     /// This process was stopped, or the machine slept, for most of a lease. If the command still ran then, the warden has
@@ -131,7 +131,7 @@ impl Shift<'_> {
 
     /// Whether a command without a claim may go on: it has released the task itself, as `released` says from then on, and nobody
     /// can claim the task now.
-    fn may_go_on(&self, claimed: &Claimed, released: &mut Option<Landed>) -> bool {
+    fn may_go_on(&self, claimed: &Claimed, released: &mut Option<TaskAfterStep>) -> bool {
         match self.tasks.vault.ended(&claimed.task, &claimed.claim.id, self.invocation.now()) {
             Ok(Some(landed)) => !released.insert(landed).slot.state().is_claimable(),
             // Somebody else has the task.

@@ -15,7 +15,7 @@ use tollgate::error::Fault;
 use tollgate::vault::block::Verdict;
 use tollgate::vault::retry::with_retry;
 use tollgate::vault::state::{Slot, State};
-use tollgate::vault::store::Landed;
+use tollgate::vault::store::TaskAfterStep;
 use tollgate::vault::{BEATS, ClaimLock, Claimed, Release, TaskName};
 
 use super::heartbeat::KillReason;
@@ -63,7 +63,7 @@ enum JobRelease {
     /// Return the task without a result, for this reason.
     GiveBack(&'static str),
     /// Nothing: the command has released the task itself.
-    Released(Landed),
+    Released(TaskAfterStep),
     /// Leave the task alone, because this worker no longer owns it.
     Not,
 }
@@ -183,7 +183,7 @@ impl Shift<'_> {
         }
     }
 
-    fn released_by_command(&self, task: &TaskName, landed: &Landed) -> JobResult {
+    fn released_by_command(&self, task: &TaskName, landed: &TaskAfterStep) -> JobResult {
         self.show(&words::released_by_command(task, landed));
         match landed.slot.state() {
             State::Done => JobResult::Done,
@@ -195,7 +195,7 @@ impl Shift<'_> {
     /// Releases a task, and tries again as long as that fails. If it was not released here: how the job ended. The command may
     /// have released the task itself; or this worker no longer owns it; or it must stop first: then the lock is released with
     /// this process, and another worker reclaims the task.
-    fn insist(&self, claimed: &Claimed, how: &Release) -> Result<Landed, JobResult> {
+    fn insist(&self, claimed: &Claimed, how: &Release) -> Result<TaskAfterStep, JobResult> {
         let (vault, task, id) = (&self.tasks.vault, &claimed.task, &claimed.claim.id);
         let (mut told, began) = (false, Instant::now());
         loop {

@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use tollgate::error::Result;
 use tollgate::vault::retry::{is_transient, with_retry};
 use tollgate::vault::state::State;
-use tollgate::vault::store::{Hint, Noticed, Watch};
+use tollgate::vault::store::{Hint, NoticedChange, Watch};
 use tollgate::vault::{ClaimQueue, ClaimRequest, Claimed, TaskName};
 
 use super::breaker::{Breaker, ClaimPermission, PAUSE};
@@ -418,9 +418,9 @@ impl QueueNews {
             Hint::Everything => heard.look = true,
             Hint::OwnerGone => heard.let_go = true,
             Hint::Task(_, State::Done, _) => heard.done = true,
-            Hint::Task(task, _, Noticed::MovedIn) => drop(heard.moved_in.insert(task)),
-            Hint::Task(task, _, Noticed::Written) => drop(heard.written.insert(task)),
-            Hint::Task(_, _, Noticed::Touched) | Hint::State(_) => {}
+            Hint::Task(task, _, NoticedChange::MovedIn) => drop(heard.moved_in.insert(task)),
+            Hint::Task(task, _, NoticedChange::Written) => drop(heard.written.insert(task)),
+            Hint::Task(_, _, NoticedChange::Touched) | Hint::State(_) => {}
         });
     }
 }

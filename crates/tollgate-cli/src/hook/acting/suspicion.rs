@@ -11,12 +11,12 @@ use tollgate::path::FilePath;
 use tollgate::settings::GuardMode;
 use tollgate::shared_turn::SharedTurn;
 use tollgate::turn::{Extent, FileState, Sighting};
+use tollgate_base::glob::NamePattern;
 
 use super::{Acting, PlannedCall};
 use crate::error::CliError;
 use crate::hook::pending_call::hash_of;
 use crate::hook::plan::{ActsAs, ToolPlan};
-use crate::hook::shell::matches_text;
 use crate::hook::shown::has_word;
 use crate::host::event::{Call, ToolEffects};
 use crate::words;
@@ -129,7 +129,8 @@ impl Acting<'_> {
         let matches = |pattern: &String| {
             let name = path.file_name().filter(|_| !pattern.contains('/')).map(Path::new);
             let texts = spellings.iter().flatten().copied().chain(name).filter_map(Path::to_str);
-            texts.into_iter().any(|text| matches_text(pattern.trim_start_matches("./"), text))
+            let pattern = NamePattern::new(pattern.trim_start_matches("./"));
+            texts.into_iter().any(|text| pattern.matches(text))
         };
         commands.iter().any(|text| names(text)) || patterns.iter().any(matches)
     }

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use tollgate_base::glob::NamePattern;
+
 /// The largest number of matches of a pattern.
 const MOST: usize = 10_000;
 
@@ -22,15 +24,15 @@ pub(super) fn expand(pattern: &str, folder: &Path, looks: &mut usize) -> Vec<Str
                 continue;
             }
             let Ok(entries) = std::fs::read_dir(folder.join(&path)) else { continue };
-            let part: Vec<char> = part.chars().collect();
+            let names = NamePattern::new(part);
             for entry in entries.flatten() {
                 *looks = looks.saturating_sub(1);
                 if *looks == 0 || next.len() == MOST {
                     return vec![too_many().to_string_lossy().into_owned()];
                 }
                 let Ok(name) = entry.file_name().into_string() else { continue };
-                let hidden = name.starts_with('.') && part[0] != '.';
-                if !hidden && matches(&part, &name.chars().collect::<Vec<_>>()) {
+                let hidden = name.starts_with('.') && !part.starts_with('.');
+                if !hidden && names.matches(&name) {
                     next.push(path.join(name));
                 }
             }
@@ -54,99 +56,9 @@ fn unquoted(part: &str) -> String {
     text
 }
 
-/// Whether a text matches a pattern. A star also matches slashes.
-pub(in crate::hook) fn matches_text(pattern: &str, text: &str) -> bool {
-    matches(&pattern.chars().collect::<Vec<_>>(), &text.chars().collect::<Vec<_>>())
-}
-
-/// Whether a name matches. Only the last star backtracks, so the time is bounded by the product of the lengths.
-fn matches(pattern: &[char], name: &[char]) -> bool {
-    let (mut p, mut n) = (0, 0);
-    let mut star: Option<(usize, usize)> = None;
-    while n < name.len() {
-        match one(&pattern[p..], name[n]) {
-            GlobStep::Letter(length) => (p, n) = (p + length, n + 1),
-            GlobStep::Star => {
-                star = Some((p + 1, n));
-                p += 1;
-            }
-            GlobStep::No => match star {
-                Some((after, at)) => {
-                    star = Some((after, at + 1));
-                    (p, n) = (after, at + 1);
-                }
-                None => return false,
-            },
-        }
-    }
-    pattern[p..].iter().all(|c| *c == '*')
-}
-
-enum GlobStep {
-    /// This number of characters of the pattern match the character.
-    Letter(usize),
-    Star,
-    No,
-}
-
-fn one(pattern: &[char], letter: char) -> GlobStep {
-    match pattern {
-        [] => GlobStep::No,
-        ['*', ..] => GlobStep::Star,
-        ['?', ..] => GlobStep::Letter(1),
-        ['\\', c, ..] if *c == letter => GlobStep::Letter(2),
-        ['[', rest @ ..] => {
-            let Some(end) = rest.iter().skip(1).position(|c| *c == ']').map(|at| at + 1) else {
-                return if letter == '[' { GlobStep::Letter(1) } else { GlobStep::No };
-            };
-            let (not, set) = match rest[0] {
-                '!' | '^' => (true, &rest[1..end]),
-                _ => (false, &rest[..end]),
-            };
-            let mut inside = false;
-            let mut at = 0;
-            while at < set.len() {
-                if at + 2 < set.len() && set[at + 1] == '-' {
-                    inside |= (set[at]..=set[at + 2]).contains(&letter);
-                    at += 3;
-                } else {
-                    inside |= set[at] == letter;
-                    at += 1;
-                }
-            }
-            if inside == not { GlobStep::No } else { GlobStep::Letter(end + 2) }
-        }
-        [c, ..] if *c == letter => GlobStep::Letter(1),
-        _ => GlobStep::No,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_match_as_in_a_shell() {
-        let is = |pattern: &str, name: &str| {
-            matches(&pattern.chars().collect::<Vec<_>>(), &name.chars().collect::<Vec<_>>())
-        };
-        for (pattern, name) in [
-            ("*.rs", "a.rs"),
-            ("a?c", "abc"),
-            ("[a-c]x", "bx"),
-            ("[!a]x", "bx"),
-            ("*a*b", "xaab"),
-            ("\\*", "*"),
-        ] {
-            assert!(is(pattern, name), "{pattern} {name}");
-        }
-        for (pattern, name) in
-            [("*.rs", "a.rsx"), ("a?c", "ac"), ("[a-c]x", "dx"), ("[!a]x", "ax"), ("\\*", "a"), ("[", "a")]
-        {
-            assert!(!is(pattern, name), "{pattern} {name}");
-        }
-        assert!(!is(&"*a".repeat(200), &"a".repeat(150)), "and that quickly");
-    }
 
     #[test]
     fn mutated_patterns_are_expanded_without_a_panic() {

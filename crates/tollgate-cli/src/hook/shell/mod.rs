@@ -23,8 +23,6 @@ mod word;
 
 use std::path::Path;
 
-pub(super) use glob::matches_text;
-
 use super::plan::ToolPlan;
 use reader::Reader;
 

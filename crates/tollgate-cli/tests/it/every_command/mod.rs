@@ -4,13 +4,15 @@
 //! `INSTA_UPDATE=always cargo test -p tollgate-cli --test it every_command`. Then read what has changed.
 
 mod scripts;
+mod task_scripts;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use self::scripts::{FILES, LEDGER, PROGRAMS, TASKS};
+use self::scripts::{FILES, LEDGER, PROGRAMS};
+use self::task_scripts::TASKS;
 use crate::help::commands;
 use crate::world::{World, name_of};
 

@@ -1,6 +1,7 @@
 //! Hooks: a simulated agent program that sends payloads in each program's format.
 
 mod answers;
+mod came;
 mod faults;
 mod links;
 mod names;
@@ -9,7 +10,10 @@ mod places;
 mod prefix;
 mod protected;
 mod real;
+mod reservations;
 pub(crate) mod run;
+mod run_settings;
+mod saves;
 mod setup;
 mod shared;
 mod stories;
@@ -22,6 +26,8 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::{Value, json};
+
+pub(crate) use came::Came;
 
 use crate::world::{Ran, World};
 
@@ -48,44 +54,6 @@ pub(crate) struct Program<'w> {
     turn: Cell<u32>,
     calls: Cell<u32>,
     environment: Vec<(&'static str, String)>,
-}
-
-/// The result of a tool call.
-#[derive(Debug)]
-pub(crate) enum Came {
-    /// The tool ran, and showed this.
-    Ran(String),
-    /// It was blocked for this reason.
-    Blocked(String),
-}
-
-impl Came {
-    #[track_caller]
-    pub(crate) fn ran(self) -> String {
-        match self {
-            Self::Ran(output) => output,
-            Self::Blocked(reason) => panic!("blocked: {reason}"),
-        }
-    }
-
-    #[track_caller]
-    pub(crate) fn blocked(self) -> String {
-        match self {
-            Self::Blocked(reason) => reason,
-            Self::Ran(output) => panic!("it ran: {output}"),
-        }
-    }
-
-    /// Blocked, with a payload of this kind as the first line.
-    #[track_caller]
-    pub(crate) fn refused(self, error_type: &str) -> Value {
-        let reason = self.blocked();
-        let payload: Value = serde_json::from_str(reason.lines().next().unwrap()).unwrap();
-        assert_eq!(payload["error_type"], error_type, "{reason}");
-        assert_eq!(payload.as_object().unwrap().len(), 5, "{reason}");
-        assert!(reason.lines().count() > 1, "{reason}");
-        payload
-    }
 }
 
 impl<'w> Program<'w> {

@@ -8,7 +8,7 @@ use super::{HOSTS, Program, Tool, change_in_secret, reserved};
 use crate::world::{World, hash};
 
 /// Runs a story once for each program.
-fn everywhere(story: impl Fn(&World, &Program<'_>)) {
+pub(super) fn everywhere(story: impl Fn(&World, &Program<'_>)) {
     for host in HOSTS {
         let world = World::with("[guard]\nquiet_wait = \"50ms\"\ndurability = \"fast\"\n");
         world.puts("a.txt", "one\ntwo\n");
@@ -16,7 +16,7 @@ fn everywhere(story: impl Fn(&World, &Program<'_>)) {
     }
 }
 
-fn ledger(world: &World, action_type: &str) -> Vec<Value> {
+pub(super) fn ledger(world: &World, action_type: &str) -> Vec<Value> {
     let text = fs::read_to_string(world.path(".tollgate/ledger.jsonl")).unwrap_or_default();
     let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     lines.filter(|line| line["action_type"] == action_type).collect()
@@ -279,93 +279,6 @@ fn subagents_are_separate_agents() {
 }
 
 #[test]
-fn a_reservation_blocks_other_programs_until_the_tool_has_run() {
-    let world = World::with("[guard]\nquiet_wait = \"50ms\"\ndurability = \"fast\"");
-    world.puts("a.txt", "one\n");
-    let (first, second) = (Program::new(&world, "gemini", "s1"), Program::new(&world, "codex", "s2"));
-    first.reads("a.txt");
-    second.reads("a.txt");
-    let came = first.uses_while(&Tool::Write("a.txt", "first\n"), || {
-        let reason = second.writes("a.txt", "second\n").blocked();
-        assert!(reason.contains("FILE_BUSY") && reason.contains("`gemini-"), "{reason}");
-        // Writes with the command line wait for it, too.
-        world
-            .tollgate(["write", "a.txt", "--json"])
-            .stdin("ours\n")
-            .ends()
-            .payload("FILE_BUSY", "RETRY_LATER");
-    });
-    came.ran();
-    second.writes("a.txt", "second\n").refused("STALE_FILE");
-    world.holds("a.txt", "first\n");
-    second.reads("a.txt").writes("a.txt", "second\n").ran();
-}
-
-#[test]
-fn a_call_whose_end_is_never_reported_blocks_nobody_for_long() {
-    everywhere(|world, agent| {
-        let other = Program::new(world, "claude-code", "other");
-        other.reads("a.txt");
-        agent.reads("a.txt");
-        // The call is interrupted: no hook runs after it. Then the agent stops.
-        assert_eq!(agent.asks(&agent.before(&Tool::Write("a.txt", "cut off\n"), "cut")), None);
-        other.writes("a.txt", "other's\n").refused("FILE_BUSY");
-        agent.stops();
-        other.writes("a.txt", "other's\n").ran();
-    });
-    everywhere(|world, agent| {
-        let other = Program::new(world, "claude-code", "other");
-        agent.reads("a.txt");
-        // The tool wrote the file as expected, and only the hook after it is missing.
-        assert_eq!(agent.asks(&agent.before(&Tool::Write("a.txt", "written\n"), "cut")), None);
-        world.puts("a.txt", "written\n");
-        other.reads("a.txt").writes("a.txt", "other's\n").ran();
-        agent.writes("a.txt", "again\n").refused("STALE_FILE");
-        agent.reads("a.txt");
-        assert_eq!(agent.asks(&agent.before(&Tool::Write("a.txt", "more\n"), "cut-2")), None);
-        world.puts("a.txt", "more\n");
-        agent.writes("a.txt", "own second write\n").ran();
-    });
-}
-
-#[test]
-fn a_patch_whose_end_is_never_reported_is_over_when_its_files_are_as_expected() {
-    let patch = "*** Begin Patch\n*** Update File: a.txt\n@@\n one\n-two\n+TWO\n*** Add File: new.txt\n+new\n*** End Patch";
-    for host in ["codex", "opencode", "copilot", "cline"] {
-        let world = World::with("[guard]\nquiet_wait = \"50ms\"\ndurability = \"fast\"");
-        world.puts("a.txt", "one\ntwo\n");
-        let agent = Program::new(&world, host, "session-1");
-        let other = Program::new(&world, "gemini", "other");
-        agent.reads("a.txt");
-        assert_eq!(agent.asks(&agent.before(&Tool::Patch(patch), "cut")), None);
-        world.puts("new.txt", "new\n");
-        other.reads("a.txt").writes("a.txt", "other's\n").refused("FILE_BUSY");
-        world.puts("a.txt", "one\nTWO\n");
-        other.reads("a.txt").writes("a.txt", "other's\n").ran();
-        assert_eq!(
-            ledger(&world, "MUTATION")[0]["payload"]["hash_after"],
-            format!("sha256:{}", hash("one\nTWO\n"))
-        );
-        agent.writes("a.txt", "mine\n").refused("STALE_FILE");
-    }
-}
-
-#[test]
-fn a_dead_program_blocks_nobody() {
-    let world = World::with("[guard]\nquiet_wait = \"20ms\"\ndurability = \"fast\"");
-    world.puts("a.txt", "one\n");
-    let dying = Program::new(&world, "codex", "dying");
-    let payload = dying.before(&Tool::Write("a.txt", "never\n"), "c1");
-    world.puts("payload.json", payload.to_string());
-    // A program that is not a shell runs the hook and ends.
-    let script = "system('tollgate hook codex < payload.json') == 0 or exit 1";
-    world.program("perl", ["-e", script]).ends().is(0);
-    let other = Program::new(&world, "gemini", "other");
-    other.reads("a.txt").writes("a.txt", "other's\n").ran();
-    world.holds("a.txt", "other's\n");
-}
-
-#[test]
 fn a_repeated_call_is_told_that_it_is_the_same_and_what_changed() {
     everywhere(|world, agent| {
         let other = Program::new(world, "gemini", "other");
@@ -381,39 +294,6 @@ fn a_repeated_call_is_told_that_it_is_the_same_and_what_changed() {
         );
         let third = agent.writes("a.txt", "another\n").blocked();
         assert!(!third.contains("same call"), "{third}");
-    });
-}
-
-#[test]
-fn a_formatters_change_of_the_agents_text_counts_as_the_agents_own() {
-    let world =
-        World::with("[guard]\ndurability = \"fast\"\n[hooks.formatters]\ntxt = [\"tr\", \"a-z\", \"A-Z\"]\n");
-    world.tollgate(["trust"]).typed("yes").is(0);
-    for host in HOSTS {
-        let name = format!("{host}.txt");
-        let agent = Program::new(&world, host, "session-1");
-        world.puts(&name, "one\n");
-        agent.reads(&name);
-        // Any change before the hook after the tool counts as the agent's own.
-        let came = agent.writes(&name, "mine\n");
-        came.ran();
-        // Later, only the output of the configured formatter does.
-        world.puts(&name, "MINE\n");
-        agent.writes(&name, "more\n").ran();
-        world.puts(&name, "MORE, and somebody's own\n");
-        agent.writes(&name, "again\n").refused("STALE_FILE");
-    }
-}
-
-#[test]
-fn a_formatter_that_runs_before_the_hook_makes_nothing_stale() {
-    everywhere(|world, agent| {
-        agent.reads("a.txt");
-        let tool = Tool::Write("a.txt", "mine\n");
-        assert_eq!(agent.asks(&agent.before(&tool, "c1")), None);
-        world.puts("a.txt", "formatted\n");
-        agent.says(&agent.after(&tool, "c1", "written"));
-        agent.writes("a.txt", "more\n").ran();
     });
 }
 
@@ -523,96 +403,6 @@ fn many_hooks_of_one_turn_at_the_same_time() {
 }
 
 #[test]
-fn a_save_between_check_and_write_is_reported_recorded_and_kept_if_the_program_reports_it() {
-    for host in ["claude-code", "gemini"] {
-        let world = World::with("[guard]\ndurability = \"fast\"");
-        world.puts("a.txt", "one\n");
-        let agent = Program::new(&world, host, "session-1");
-        agent.reads("a.txt");
-        for (call, file, slipped_in) in [
-            ("c1", "a.txt", Some("slipped in\n")),
-            // No save in between: the text that the agent knew, from a program that drops the last newline.
-            ("c2", "a.txt", None),
-            // A file that appeared.
-            ("c3", "new.txt", Some("appeared\n")),
-        ] {
-            let tool = Tool::Write(file, "mine\n");
-            assert_eq!(agent.asks(&agent.before(&tool, call)), None);
-            world.puts(file, "mine\n");
-            let mut after = agent.after(&tool, call, "");
-            let (path, found) = (world.path(file), slipped_in.unwrap_or("mine"));
-            after["tool_response"] = match host {
-                "gemini" => {
-                    serde_json::json!({"llmContent": "", "returnDisplay": {"filePath": path, "originalContent": found}})
-                }
-                _ => {
-                    serde_json::json!({"type": "update", "filePath": path, "content": "mine\n", "originalFile": found})
-                }
-            };
-            let ran = world.tollgate(["hook", host]).stdin(after.to_string()).ends().is(0);
-            let Some(slipped_in) = slipped_in else {
-                assert_eq!(ran.stdout(), "", "{host}");
-                continue;
-            };
-            let told = ran.json()["hookSpecificOutput"]["additionalContext"].as_str().unwrap().to_owned();
-            assert!(told.contains(slipped_in) && told.contains(file), "{told}");
-            let lines = ledger(&world, "LATE_EXTERNAL_WRITE");
-            let line = lines.last().unwrap();
-            assert_eq!(line["payload"]["target_file"], file);
-            assert_eq!(line["payload"]["found_hash"], format!("sha256:{}", hash(slipped_in)));
-            assert_eq!(line["result"]["status"], "KEPT");
-            let id = line["payload"]["recovery_id"].as_str().unwrap();
-            assert!(told.contains(&format!("tollgate recovery show {id}")), "{told}");
-            assert_eq!(world.run(&format!("recovery show {id}")).stdout(), slipped_in);
-        }
-        assert_eq!(ledger(&world, "LATE_EXTERNAL_WRITE").len(), 2, "{host}");
-    }
-}
-
-/// The command in the line about a merge.
-fn merge_command(reason: &str) -> Option<&str> {
-    let line = reason.lines().find(|line| line.starts_with("Or run `tollgate merge "))?;
-    line.split('`').nth(1)
-}
-
-#[test]
-fn a_refused_change_that_merges_cleanly_takes_one_more_command() {
-    everywhere(|world, agent| {
-        world.puts("a.txt", "1\n2\n3\n4\n");
-        agent.reads("a.txt");
-        world.puts("a.txt", "1\n2\n3\nFOUR\n");
-        let reason = agent.writes("a.txt", "ONE\n2\n3\n4\n").blocked();
-        let command = merge_command(&reason).unwrap_or_else(|| panic!("{reason}"));
-        let said = agent.runs(command).ran();
-        assert!(said.contains("-1\n    +ONE"), "{said}");
-        world.holds("a.txt", "ONE\n2\n3\nFOUR\n");
-        // The agent has seen the merge, so it may go on without another read.
-        agent.writes("a.txt", "ONE\n2\n3\nFOUR\n5\n").ran();
-        world.puts("a.txt", "foreign\n");
-        let reason = agent.writes("a.txt", "mine\n").blocked();
-        assert_eq!(merge_command(&reason), None, "a conflict");
-    });
-}
-
-#[test]
-fn a_refused_edit_is_kept_too() {
-    everywhere(|world, agent| {
-        world.puts("a.txt", "1\n2\n3\n4\n");
-        agent.reads("a.txt");
-        world.puts("a.txt", "1\n2\n3\nFOUR\n");
-        let reason = agent.edits("a.txt", "1", "ONE").blocked();
-        let command = merge_command(&reason).unwrap_or_else(|| panic!("{reason}"));
-        agent.runs(command).ran();
-        world.holds("a.txt", "ONE\n2\n3\nFOUR\n");
-        // What others do under another name is still foreign.
-        agent.reads("a.txt");
-        world.tollgate(["write", "a.txt", "--agent", "red"]).stdin("red\n").ends().is(0);
-        agent.runs("cat a.txt > /dev/null; tollgate merge a.txt").ran();
-        agent.writes("a.txt", "mine\n").refused("STALE_FILE");
-    });
-}
-
-#[test]
 fn an_agent_is_informed_at_the_start_of_a_session_where_its_program_allows_it() {
     for host in ["claude-code", "gemini"] {
         let world = World::new();
@@ -639,49 +429,4 @@ fn an_agent_is_informed_at_the_start_of_a_session_where_its_program_allows_it() 
         agent.says(&agent.event(["SessionStart", "SessionStart", "SessionStart", "", "", "", ""]));
         assert!(!elsewhere.path(".tollgate").exists());
     }
-}
-
-/// The edit keeps the line of somebody else, so the agent does not know the whole file: it must not overwrite it.
-#[test]
-fn a_save_between_check_and_edit_is_not_what_the_agent_knows() {
-    for (host, reports) in HOSTS.map(|host| (host, true)).into_iter().chain(HOSTS.map(|host| (host, false))) {
-        let world = World::with("[guard]\ndurability = \"fast\"");
-        world.puts("a.txt", "one\ntwo\nthree\n");
-        let agent = Program::new(&world, host, "session-1");
-        agent.reads("a.txt");
-        let tool = Tool::Edit("a.txt", "one", "1");
-        assert_eq!(agent.asks(&agent.before(&tool, "c1")), None);
-        let found = "one\ntwo\nforeign\n";
-        world.puts("a.txt", found.replace("one", "1"));
-        let mut after = agent.after(&tool, "c1", "");
-        let path = world.path("a.txt");
-        match host {
-            "gemini" if reports => {
-                after["tool_response"] = serde_json::json!({"llmContent": "", "returnDisplay": {"filePath": path, "originalContent": found}});
-            }
-            "claude-code" if reports => {
-                after["tool_response"] = serde_json::json!({"filePath": path, "originalFile": found});
-            }
-            _ => {}
-        }
-        world.tollgate(["hook", host]).stdin(after.to_string()).ends().is(0);
-        let payload = agent.writes("a.txt", "mine\n").refused("STALE_FILE");
-        assert_eq!(payload["expected_hash"], hash("1\ntwo\nthree\n"), "{host}");
-        agent.edits("a.txt", "two", "2").refused("STALE_FILE");
-        world.holds("a.txt", "1\ntwo\nforeign\n");
-        agent.reads("a.txt").writes("a.txt", "mine\n").ran();
-    }
-}
-
-#[test]
-fn a_formatter_that_runs_after_an_edit_makes_nothing_stale() {
-    everywhere(|world, agent| {
-        world.puts("b.js", "f('one')\ng()\n");
-        agent.reads("b.js");
-        let tool = Tool::Edit("b.js", "one", "two");
-        assert_eq!(agent.asks(&agent.before(&tool, "c1")), None);
-        world.puts("b.js", "f(\"two\");\ng();\n");
-        agent.says(&agent.after(&tool, "c1", "edited"));
-        agent.writes("b.js", "more\n").ran();
-    });
 }

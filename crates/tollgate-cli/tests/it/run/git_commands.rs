@@ -20,6 +20,7 @@ const LEVELS: [&str; 2] = ["transaction", "gate"];
 fn a_program_cannot_plant_a_command_for_git() {
     for level in LEVELS {
         let world = world();
+        world.script("git worktree add -q tree").ends().is(0);
         let before = fs::read_to_string(world.path(".git/config")).unwrap();
         fs::write(world.tmp().join("evil"), "[core]\n\tpager = evil\n").unwrap();
         for script in [
@@ -37,6 +38,9 @@ fn a_program_cannot_plant_a_command_for_git() {
             "cp ../evil evil && ln -f evil .git/config",
             "rm .git/config; ln -s ../../evil .git/config",
             "git config extensions.worktreeConfig true; git config --worktree core.pager evil",
+            "git config alias.st 'grep -Oevil .'",
+            "mkdir t; cp -r .git/objects .git/refs t; printf '[core]\n\tpager = evil\n' > t/config; echo ../t > .git/commondir",
+            "echo ../../../t > .git/worktrees/tree/commondir",
         ] {
             let ran = world.guarded_with(&["--mode", level], script).ends();
             assert!(ran.stderr().contains("PROTECTED_PATH"), "{level}: {script}: {ran}");
@@ -46,6 +50,8 @@ fn a_program_cannot_plant_a_command_for_git() {
                 !now.contains("evil") && !world.path(".git/config.worktree").exists(),
                 "{level}: {script}: {now}"
             );
+            assert!(!world.path(".git/commondir").exists(), "{level}: {script}");
+            world.holds(".git/worktrees/tree/commondir", "../..\n");
             fs::write(world.path(".git/config"), &before).unwrap();
             fs::write(world.tmp().join("evil"), "[core]\n\tpager = evil\n").unwrap();
         }
@@ -75,6 +81,49 @@ fn everyday_work_with_git_changes_its_configuration() {
         let config = fs::read_to_string(world.path(".git/config")).unwrap();
         assert!(config.contains("[remote \"other\"]") && !config.contains("editor"), "{config}");
     }
+}
+
+/// Without hooks, nothing in a git directory is closed by its name.
+#[test]
+fn the_git_directory_of_a_workspace_is_not_replaced() {
+    for level in LEVELS {
+        for script in [
+            "rm -rf .git; echo 'gitdir: other/.git' > .git",
+            "rm -rf .git; ln -s other/.git .git",
+            "mv .git t; mv other/.git .git",
+            "mv .git/HEAD h; mkdir .git/hooks; echo evil > .git/hooks/post-checkout; mv h .git/HEAD",
+        ] {
+            let world = World::new();
+            let prepare =
+                "git init -q --template= . && git init -q other && git -C other config core.pager evil";
+            world.script(prepare).ends().is(0);
+            let ran = world.guarded_with(&["--mode", level], script).ends();
+            assert!(ran.stderr().contains("PROTECTED_PATH"), "{level}: {script}: {ran}");
+            let config = fs::read_to_string(world.path(".git/config")).unwrap_or_default();
+            assert!(!config.contains("evil") && !world.path(".git").is_symlink(), "{level}: {script}: {ran}");
+            assert!(!world.path(".git/hooks/post-checkout").exists(), "{level}: {script}: {ran}");
+        }
+    }
+}
+
+/// What protects the hooks of a checkout does not keep it: an agent removes the clones and worktrees that it has made.
+#[test]
+fn a_command_removes_a_checkout_as_a_whole() {
+    let world = world();
+    world
+        .guarded("git clone -q . copy && git worktree add -q tree && git worktree add -q deep/other")
+        .ends()
+        .is(0);
+    let ran = world.guarded("rm copy/.git/hooks/*; echo x > tree/.git").ends().is(75);
+    assert!(ran.stderr().contains("PROTECTED_PATH"), "{ran}");
+    let ran =
+        world.guarded("rm -rf copy && mkdir -p copy/.git/hooks && echo x > copy/.git/hooks/pre-push.sample");
+    assert!(ran.ends().is(75).stderr().contains("PROTECTED_PATH"));
+    world.guarded("rm -rf copy && git worktree remove tree && rm -rf deep").ends().is(0);
+    for gone in ["copy", "tree", "deep", ".git/worktrees/tree"] {
+        assert!(!world.path(gone).exists(), "{gone}");
+    }
+    world.guarded("rm -rf .git").ends().is(75);
 }
 
 /// A repository that a command makes may have no commands either. At the level of the gate, git goes on without them.

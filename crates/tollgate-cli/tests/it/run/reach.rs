@@ -109,6 +109,58 @@ fn nobody_decides_in_a_run_whatever_the_text_of_the_command_is() {
     }
 }
 
+/// Makes a call at the door of the run, as any program in it could: `python3 -c KNOCK ARGUMENTS…`.
+const KNOCK: &str = r#"
+import array, os, socket, struct, sys
+parent = lambda process: open(f"/proc/{process}/stat").read().rsplit(")", 1)[1].split()[1]
+front = parent(parent(os.getppid()))
+parts = [os.getcwd(), "0"] + [word.replace("FRONT", front) for word in sys.argv[1:]]
+text = b"".join(part.encode() + b"\0" for part in parts)
+door = socket.socket(socket.AF_UNIX)
+folder = os.open(os.environ["TOLLGATE_RUN_FOLDER"], os.O_PATH)
+door.connect(f"/proc/self/fd/{folder}/door")
+streams = array.array("i", [0, 1, 2])
+door.sendmsg([struct.pack("I", len(text))], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, streams)])
+door.sendall(text)
+sys.exit(door.recv(1)[0])
+"#;
+
+/// A program in a run can ask at the door for any call, not only for those that `tollgate` there passes on.
+#[test]
+fn the_door_carries_out_only_what_tollgate_in_the_run_would_ask_for() {
+    let planted = "env -u TOLLGATE_CARRIED -u TOLLGATE_AGENT mv vault/Pending_Approval/rent.md vault/Approved/; \
+                   echo x > .tollgate/planted";
+    let calls: [&[&str]; 9] = [
+        &["run", "--mode", "observe", "--", "sh", "-c", planted],
+        &["--json", "run", "--", "sh", "-c", planted],
+        &["launch", "FRONT", "--", "sh", "-c", planted],
+        &["work", "--once", "--agent", "cloud", "--", "sh", "-c", planted],
+        &["init", "--host", "codex"],
+        &["trust", "--yes"],
+        &["export", "--to", "ndjson", "--out", ".tollgate/planted"],
+        &["man", ".tollgate/planted"],
+        &["write", "planted"],
+    ];
+    for level in LEVELS {
+        for call in calls {
+            let world = pending();
+            fs::write(world.tmp().join("knock.py"), KNOCK).unwrap();
+            let words: Vec<String> = call.iter().map(|word| format!("'{word}'")).collect();
+            let script = format!("echo x | python3 ../knock.py {}", words.join(" "));
+            let ran = run_as_agent(&world, level, &script);
+            assert_ne!(ran.code(), Some(0), "{level}: {call:?}: {ran}");
+            nobody_decided(&world, &format!("{level}: {call:?}"));
+            for name in [".tollgate/planted", "planted", ".codex"] {
+                assert!(!world.path(name).exists(), "{level}: {call:?}: {ran}");
+            }
+        }
+        let world = pending();
+        fs::write(world.tmp().join("knock.py"), KNOCK).unwrap();
+        let ran = run_as_agent(&world, level, "python3 ../knock.py task list").is(0);
+        assert!(ran.stdout().contains("rent"), "{level}: {ran}");
+    }
+}
+
 /// Everything below a folder, with its bytes.
 fn bytes_below(folder: &Path, found: &mut BTreeMap<String, String>) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -153,6 +205,8 @@ fn a_command_changes_nothing_in_the_state_of_tollgate() {
             "find .tollgate vault/.tollgate -type f -exec sh -c 'echo x >> \"$1\"' _ {} \\;",
             "mkdir .tollgate/new; echo x > .tollgate/new/x",
             "ln -s /etc/passwd .tollgate/x; ln .tollgate/version .tollgate/y",
+            "ln -s $PWD/.tollgate/config.toml x; ln -L x y; echo mode = off >> y",
+            "python3 -c 'import os\nfd = os.open(\".tollgate/config.toml\", os.O_RDONLY)\nos.link(f\"/proc/self/fd/{fd}\", \"y\", src_dir_fd=os.open(\"/\", 0))\nopen(\"y\", \"a\").write(\"x\")'",
             "python3 -c 'import os,glob\nfor f in glob.glob(\".tollgate/**\", recursive=True): os.utime(f); os.chmod(f, 0o777)'",
             "echo mode = off >> .tollgate/config.toml; cp /dev/null .tollgate/config.toml; rm .tollgate/config.toml",
             "echo x > ../state/tollgate/trusted/x; echo x > ../home/.config/tollgate/config.toml",
@@ -263,8 +317,36 @@ fn a_command_acts_under_the_name_of_its_agent_only() {
             let ran = run_as_agent(&world, level, script).is(2);
             assert!(ran.stderr().contains("this command runs for `cloud`"), "{level}: {ran}");
         }
+        for script in [
+            "TOLLGATE_RUN_FOLDER=/nowhere tollgate task claim one --agent red",
+            "TOLLGATE_RUN_FOLDER=$PWD TOLLGATE_AGENT=red tollgate task claim one",
+            "env -u TOLLGATE_RUN_FOLDER tollgate task claim one --agent red",
+        ] {
+            let ran = run_as_agent(&world, level, script).is(2);
+            assert!(ran.stderr().contains("cannot be reached"), "{level}: {script}: {ran}");
+        }
         run_as_agent(&world, level, "TOLLGATE_AGENT=red tollgate task claim one").is(0);
         assert!(world.path("vault/In_Progress/cloud/one.md").exists(), "{level}");
+    }
+}
+
+/// The door of another agent's run is in the same folder.
+#[test]
+fn a_command_does_not_call_at_the_door_of_another_agent() {
+    for level in LEVELS {
+        let world = World::with(ROLES);
+        world.run("init --vault").is(0);
+        world.run("task add One").is(0);
+        let mut waits = false;
+        let ran = world.held(&["--agent", "blue"], &format!("{}; tollgate task list", super::HOLD), || {
+            let script = "for run in \"$PWD\"/.tollgate/runs/*/; do [ $run = $TOLLGATE_RUN_FOLDER/ ] || \
+                TOLLGATE_RUN_FOLDER=$run tollgate task claim one; done";
+            let words = ["run", "--agent", "red", "--mode", level, "--", "bash", "-c", script];
+            world.tollgate(words).everywhere().ends();
+            waits = world.path("vault/Needs_Action/one.md").exists();
+        });
+        assert!(waits, "{level}");
+        assert!(ran.is(0).stdout().contains("one"));
     }
 }
 

@@ -12,7 +12,7 @@ use tollgate::vault::claim::ClaimId;
 use tollgate::vault::retry::with_retry;
 use tollgate::vault::shown::{MOST_SHOWN, noted_json};
 use tollgate::vault::state::State;
-use tollgate::vault::store::Landed;
+use tollgate::vault::store::TaskAfterStep;
 use tollgate::vault::{
     Claim, ClaimQueue, ClaimRequest, Claimed, DenialReason, NotOwner, Owned, Release, TaskName,
 };
@@ -367,7 +367,8 @@ fn release(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> 
     let given: ReleaseArguments = call.arguments(value)?;
     let own = PresentedClaim::new(&given.task, &given.claim_id)?;
     let how = Release { verdict: given.result, to: given.to, note: given.note, output: None, counts: true };
-    let landed: Landed = own.act(call, |tasks, now| tasks.vault.release(&own.task, &own.id, &how, now))?;
+    let landed: TaskAfterStep =
+        own.act(call, |tasks, now| tasks.vault.release(&own.task, &own.id, &how, now))?;
     call.connection.let_go(&own.id);
     Ok(ToolAnswer::value(landed.json()))
 }

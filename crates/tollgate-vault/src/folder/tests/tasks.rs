@@ -12,7 +12,7 @@ use crate::denial::{Denial, DenialReason};
 use crate::event::Entry;
 use crate::folder::log::stripe_of;
 use crate::owner::{ClaimKind, ClaimRequest};
-use crate::reclaim::Reclaimed;
+use crate::reclaim::ReclaimedTask;
 use crate::rules::Release;
 use crate::state::State;
 use crate::vault::Vault;
@@ -219,7 +219,7 @@ fn of_two_files_of_one_name_only_the_one_with_the_claim_is_reclaimed_with_it() {
     fs::write(world.at("In_Progress/a/x.md"), "put here by a person").unwrap();
     let now = later() + 2 * world.vault.terms().lease;
     let agents =
-        |found: Vec<Reclaimed>| found.into_iter().map(|one| one.agent.to_string()).collect::<Vec<_>>();
+        |found: Vec<ReclaimedTask>| found.into_iter().map(|one| one.agent.to_string()).collect::<Vec<_>>();
     assert_eq!(agents(world.vault.reclaimable(now).unwrap()), ["b"]);
     assert_eq!(agents(world.vault.reclaim(now).unwrap().0), ["b"]);
     assert!(world.at("In_Progress/a/x.md").exists() && world.at("Needs_Action/x.md").exists());

@@ -181,7 +181,7 @@ impl Machine {
         self.store.get(&name(task), None, now()).unwrap().map(|task| task.slot)
     }
 
-    pub(super) fn sync(&self) -> Synced {
+    pub(super) fn sync(&self) -> SyncRound {
         self.store.sync().unwrap().unwrap()
     }
 

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::settings::Durability;
 use tollgate_vault::event::{Entry, EventPage};
-use tollgate_vault::store::{Hint, Noticed, Scan};
+use tollgate_vault::store::{Hint, NoticedChange, Scan};
 use tollgate_vault::view::{FolderView, Notice, ViewNews, ViewOptions};
 use tollgate_vault::{
     ClaimKind, ClaimRequest, Claimed, Release, State, Step, StepId, StepOutcome, Store, Task, TaskName,
@@ -226,9 +226,9 @@ impl Machine {
 
     pub(super) fn hears_of(&mut self, name: &str) {
         for state in State::ALL {
-            self.view.hear(ViewNews::Store(Hint::Task(task(name), state, Noticed::MovedIn)));
+            self.view.hear(ViewNews::Store(Hint::Task(task(name), state, NoticedChange::MovedIn)));
         }
-        self.view.hear(ViewNews::Folder(Hint::Task(task(name), State::NeedsAction, Noticed::Touched)));
+        self.view.hear(ViewNews::Folder(Hint::Task(task(name), State::NeedsAction, NoticedChange::Touched)));
     }
 
     pub(super) fn path(&self, path: &str) -> PathBuf {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tollgate_base::lock::Pauses;
 use tollgate_base::settings::Durability;
 use tollgate_vault::State;
-use tollgate_vault::store::{Hint, Noticed};
+use tollgate_vault::store::{Hint, NoticedChange};
 use tollgate_vault::view::{Maintainer, ViewNews, ViewOptions, findings};
 
 use super::machine::{Elsewhere, Machine, now, task};
@@ -432,12 +432,12 @@ fn calls_among(tasks: usize) -> [usize; 3] {
     elsewhere.claim("t7");
     calls();
     for state in [State::NeedsAction, State::InProgress] {
-        machine.view.hear(ViewNews::Store(Hint::Task(task("t7"), state, Noticed::MovedIn)));
+        machine.view.hear(ViewNews::Store(Hint::Task(task("t7"), state, NoticedChange::MovedIn)));
     }
     machine.finish();
     let of_agent = calls();
     machine.puts("Needs_Action/t8.md", "changed\n");
-    machine.view.hear(ViewNews::Folder(Hint::Task(task("t8"), State::NeedsAction, Noticed::Written)));
+    machine.view.hear(ViewNews::Folder(Hint::Task(task("t8"), State::NeedsAction, NoticedChange::Written)));
     machine.finish();
     let of_person = calls();
     assert_eq!(machine.all(), elsewhere.engine.all());

@@ -11,8 +11,8 @@ use crate::hook::prefix::start_file;
 use crate::hook::setup::approved;
 use crate::world::World;
 
-/// The programs start slowly on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(240);
+/// The programs start slowly on a busy machine, and some play a story of twenty calls.
+const PATIENCE: Duration = Duration::from_secs(900);
 
 /// The folder in which the programs are installed; `None` if they cannot be installed.
 pub(super) fn programs() -> Option<&'static Path> {

@@ -1,0 +1,381 @@
+//! Unfinished work: bytes that are in no commit, so nobody can get them back once they are gone.
+//!
+//! git itself says which bytes these are: a file is unfinished if it differs from the version in HEAD, or if git neither tracks nor
+//! ignores it. Outside of a working tree, it is what another agent has written in a turn that is still open. An agent may destroy
+//! unfinished work that it has seen: all of it, or its diff. This file changes and records nothing.
+//!
+//! Limits: a file that git was told to assume unchanged counts as finished. Who made the work is looked up in the last lines of
+//! the ledger only.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use jiff::SignedDuration;
+
+use crate::change::{Action, Change, CommandLook, Expected};
+use crate::disk::modified;
+use crate::explain::observe;
+use crate::look::Look;
+use crate::path::FilePath;
+use crate::refusal::{ChangedBy, Harm, Reason, Stale};
+use crate::request::Request;
+use crate::root::Root;
+use crate::turn::{Extent, FileState};
+use tollgate_base::digest::Digest;
+use tollgate_base::error::Result;
+use tollgate_base::event::{Event, Mutation, UnfinishedWork};
+use tollgate_base::ledger::Line;
+use tollgate_base::name::TurnId;
+use tollgate_base::settings::Unfinished;
+use tollgate_base::working_tree::WorkingTree;
+
+/// The number of ledger lines in which to look for the author of unfinished work. Some hundred milliseconds, and only before a refusal.
+const LINES: usize = 20_000;
+
+/// A turn in which nothing was changed for this long has probably ended without a word.
+const GOES_ON: SignedDuration = SignedDuration::from_hours(1);
+
+/// The number of paths about which git is asked one by one. Beyond it, it is asked about the whole tree.
+const NAMED: usize = 200;
+
+/// What an agent's changes would destroy, as far as one request has asked.
+#[derive(Default)]
+pub(crate) struct UnfinishedFiles {
+    trees: HashMap<PathBuf, TreeStatus>,
+    ledger: Option<Authors>,
+    noted: Vec<(FilePath, Reason)>,
+}
+
+/// What git has said about a working tree.
+struct TreeStatus {
+    tree: WorkingTree,
+    /// `None`: about all files.
+    asked: Option<HashSet<PathBuf>>,
+    /// The unfinished files, relative to the root of the tree, with the object of the version in HEAD.
+    unfinished: HashMap<PathBuf, Option<String>>,
+}
+
+/// Unfinished work in a file: what the file holds, the version in HEAD, and whose work it is.
+#[derive(Debug, Clone)]
+pub(crate) struct UnfinishedFile {
+    pub(crate) state: FileState,
+    pub(crate) committed: Option<Digest>,
+    pub(crate) work: UnfinishedWork,
+}
+
+/// The last lines of the ledger, for questions about authors.
+struct Authors {
+    /// Newest first.
+    lines: Vec<Line>,
+    /// The newest line that gave a file its content, or deleted it.
+    newest: HashMap<(String, Option<Digest>), usize>,
+    ended: HashSet<TurnId>,
+    started: HashSet<TurnId>,
+}
+
+/// How a change treats the bytes that are there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// They stay, or their author knows them.
+    Kept,
+    /// A program has read them, and makes something new of them. They are lost only if git has the new version already.
+    Replaced,
+    /// They are gone afterwards.
+    Gone,
+}
+
+impl Fate {
+    fn of(change: &Change) -> Self {
+        match (&change.action, change.expected) {
+            (Action::SetMode(_) | Action::Create(_), _) | (_, Expected::Hash(_) | Expected::Absent) => {
+                Self::Kept
+            }
+            (action, _) if action.extent() == Extent::Part => Self::Kept,
+            (Action::CopyOf { .. }, Expected::AtStart(_, CommandLook::ForAgent | CommandLook::ForItself)) => {
+                Self::Replaced
+            }
+            _ => Self::Gone,
+        }
+    }
+}
+
+impl UnfinishedFiles {
+    /// Asks git about all these files at once, instead of one by one.
+    pub(crate) fn ask_about(&mut self, request: &Request<'_>, changes: &[Change]) -> Result<()> {
+        if request.root.settings().guard.unfinished == Unfinished::Allow {
+            return Ok(());
+        }
+        let mut wanted: HashMap<PathBuf, Vec<PathBuf>> = HashMap::new();
+        for change in changes.iter().filter(|change| Fate::of(change) != Fate::Kept) {
+            let path = FilePath::trusted(request.root.path().join(&change.path));
+            if may_be_unseen(request, &path)?
+                && let Some(status) = self.tree(&path)
+            {
+                let top = status.tree.top.clone();
+                wanted.entry(top.clone()).or_default().extend(below(&top, &path));
+            }
+        }
+        for (top, paths) in wanted {
+            if let Some(status) = self.trees.get_mut(&top) {
+                status.ask(&paths)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Why an agent must not make this change, if it destroys unfinished work that the agent has not seen. Also the state of the
+    /// file that was looked at, if it was.
+    pub(crate) fn judge(
+        &mut self,
+        request: &Request<'_>,
+        path: &FilePath,
+        change: &Change,
+    ) -> Result<(Option<FileState>, Option<Reason>)> {
+        let fate = Fate::of(change);
+        let setting = request.root.settings().guard.unfinished;
+        if fate == Fate::Kept || setting == Unfinished::Allow || !is_file_of_people(path) {
+            return Ok((None, None));
+        }
+        let look = Look::at(request.root, path)?;
+        let FileState::Present(digest) = look.state else { return Ok((None, None)) };
+        let state = Some(look.state);
+        if request.turn.has_seen(path, look.state)? {
+            return Ok((state, None));
+        }
+        let Some((committed, work)) = self.of(request, path, digest)? else { return Ok((state, None)) };
+        if is_own(request, &work) || fate == Fate::Replaced && !self.has_version(path, &change.action)? {
+            return Ok((state, None));
+        }
+        let changed_by = work.agent.clone().zip(work.since).map(|(agent, time)| ChangedBy { agent, time });
+        let harm = Some(Harm::Destroyed);
+        let stale =
+            Stale { changed_by, harm, unfinished: Some(work), ..Stale::new(committed.into(), look.state) };
+        let reason = Reason::Stale(stale);
+        if setting == Unfinished::Note {
+            self.noted.push((path.clone(), reason));
+            return Ok((state, None));
+        }
+        Ok((state, Some(reason)))
+    }
+
+    /// Records what would have been refused, if the settings did not only note it.
+    pub(crate) fn record_noted(&mut self, request: &Request<'_>) -> Result<()> {
+        self.noted.drain(..).try_for_each(|(path, reason)| observe(request, &path, reason))
+    }
+
+    /// If the bytes of a file are unfinished: the hash of the version in HEAD, and whose work they are.
+    fn of(
+        &mut self,
+        request: &Request<'_>,
+        path: &FilePath,
+        digest: Digest,
+    ) -> Result<Option<(Option<Digest>, UnfinishedWork)>> {
+        let Some(status) = self.tree(path) else {
+            let key = request.key(path);
+            return Ok(self.ledger(request)?.open_work(&key, digest).map(|work| (None, work)));
+        };
+        let Some(relative) = below(&status.tree.top, path) else { return Ok(None) };
+        status.ask(std::slice::from_ref(&relative))?;
+        let Some(object) = status.unfinished.get(&relative) else { return Ok(None) };
+        let committed = match object {
+            Some(object) => Some(status.tree.content(&relative, object)?),
+            None => None,
+        };
+        // Only its mode has changed, or it is staged and was changed back.
+        if committed == Some(digest) {
+            return Ok(None);
+        }
+        Ok(Some((committed, self.work(request, path, FileState::Present(digest))?)))
+    }
+
+    /// Whose work a file is, in this state.
+    fn work(&mut self, request: &Request<'_>, path: &FilePath, state: FileState) -> Result<UnfinishedWork> {
+        let author = self.ledger(request)?.of(&request.key(path), state.digest());
+        let since = author.map(|line| line.time).or_else(|| modified(path.as_path()));
+        Ok(UnfinishedWork { agent: author.and_then(|line| line.agent.clone()), since })
+    }
+
+    /// The unfinished files of a tree, relative to its root.
+    pub(crate) fn all_in(
+        &mut self,
+        request: &Request<'_>,
+        tree: &WorkingTree,
+    ) -> Result<HashMap<PathBuf, UnfinishedFile>> {
+        let status = self.status(tree.clone());
+        status.ask_about_all()?;
+        let found = status.unfinished.clone();
+        let mut files = HashMap::with_capacity(found.len());
+        for (relative, object) in found {
+            let path = FilePath::trusted(tree.top.join(&relative));
+            let state = Look::at(request.root, &path)?.state;
+            let committed = object.map(|object| tree.content(&relative, &object)).transpose()?;
+            let work = self.work(request, &path, state)?;
+            files.insert(relative, UnfinishedFile { state, committed, work });
+        }
+        Ok(files)
+    }
+
+    /// The unfinished files of a tree that the agent has neither made nor seen.
+    pub(crate) fn unseen_in(
+        &mut self,
+        request: &Request<'_>,
+        tree: &WorkingTree,
+    ) -> Result<HashMap<PathBuf, UnfinishedFile>> {
+        let mut unseen = self.all_in(request, tree)?;
+        let mut seen = Vec::new();
+        for (relative, file) in &unseen {
+            let path = FilePath::trusted(tree.top.join(relative));
+            if is_own(request, &file.work) || request.turn.has_seen(&path, file.state)? {
+                seen.push(relative.clone());
+            }
+        }
+        seen.iter().for_each(|relative| drop(unseen.remove(relative)));
+        Ok(unseen)
+    }
+
+    /// Work of another agent in a tree: unfinished files that this agent has not seen, or changes in a turn that goes on.
+    pub(crate) fn work_of_others(
+        &mut self,
+        request: &Request<'_>,
+        tree: &WorkingTree,
+    ) -> Result<Option<UnfinishedWork>> {
+        let unseen = self.unseen_in(request, tree)?;
+        if let Some(file) = unseen.into_values().find(|file| file.work.agent.is_some()) {
+            return Ok(Some(file.work));
+        }
+        let below = request.key(&FilePath::trusted(tree.top.clone()));
+        let now = request.root.now();
+        let ledger = self.ledger(request)?;
+        let line =
+            ledger.lines.iter().take_while(|line| now.duration_since(line.time) < GOES_ON).find(|line| {
+                let Event::Mutation(Mutation::File(change), _) = &line.event else { return false };
+                let work = UnfinishedWork { agent: line.agent.clone(), since: None };
+                let target = Path::new(&change.target_file);
+                line.agent.is_some()
+                    && !is_own(request, &work)
+                    && ledger.is_open(line)
+                    && target.starts_with(&below)
+                    && target.iter().all(|part| part != ".git")
+            });
+        Ok(line.map(|line| UnfinishedWork { agent: line.agent.clone(), since: Some(line.time) }))
+    }
+
+    /// Whether git has what the change would make of a file.
+    fn has_version(&mut self, path: &FilePath, action: &Action) -> Result<bool> {
+        let (Some(status), Action::CopyOf { file, .. }) = (self.tree(path), action) else { return Ok(false) };
+        match below(&status.tree.top, path) {
+            Some(relative) => status.tree.has(&relative, file),
+            None => Ok(false),
+        }
+    }
+
+    /// What is known of the working tree that a file is in.
+    fn tree(&mut self, path: &FilePath) -> Option<&mut TreeStatus> {
+        Some(self.status(WorkingTree::around(path.as_path().parent()?)?))
+    }
+
+    fn status(&mut self, tree: WorkingTree) -> &mut TreeStatus {
+        self.trees.entry(tree.top.clone()).or_insert_with(|| TreeStatus::new(tree))
+    }
+
+    fn ledger(&mut self, request: &Request<'_>) -> Result<&Authors> {
+        Ok(match self.ledger.take() {
+            Some(ledger) => self.ledger.insert(ledger),
+            None => self.ledger.insert(Authors::read(request.root)?),
+        })
+    }
+}
+
+impl Authors {
+    fn read(root: &Root) -> Result<Self> {
+        let lines: Vec<Line> = root.ledger().newest_first()?.take(LINES).map_while(Result::ok).collect();
+        let (mut newest, mut ended, mut started) = (HashMap::new(), HashSet::new(), HashSet::new());
+        for (at, line) in lines.iter().enumerate() {
+            match &line.event {
+                Event::Mutation(Mutation::File(change), _) => {
+                    let mut gave = |path: &str, hash| {
+                        newest.entry((path.to_owned(), hash)).or_insert(at);
+                    };
+                    match &change.moved_to {
+                        Some(to) => {
+                            gave(to, change.hash_after);
+                            gave(&change.target_file, None);
+                        }
+                        None => gave(&change.target_file, change.hash_after),
+                    }
+                }
+                Event::TurnEnded(_) => ended.extend(line.turn.clone()),
+                Event::TurnStarted(_) => started.extend(line.turn.clone()),
+                _ => {}
+            }
+        }
+        Ok(Self { lines, newest, ended, started })
+    }
+
+    /// The newest line that gave a file this content. Without a digest: that deleted it.
+    fn of(&self, key: &Path, digest: Option<Digest>) -> Option<&Line> {
+        self.newest.get(&(key.display().to_string(), digest)).map(|at| &self.lines[*at])
+    }
+
+    /// Whether the turn of a line goes on.
+    fn is_open(&self, line: &Line) -> bool {
+        line.turn.as_ref().is_some_and(|turn| self.started.contains(turn) && !self.ended.contains(turn))
+    }
+
+    /// The work of an agent that has given a file these bytes in a turn that has not ended.
+    fn open_work(&self, key: &Path, digest: Digest) -> Option<UnfinishedWork> {
+        let line = self.of(key, Some(digest)).filter(|line| self.is_open(line))?;
+        Some(UnfinishedWork { agent: line.agent.clone(), since: Some(line.time) })
+    }
+}
+
+impl TreeStatus {
+    fn new(tree: WorkingTree) -> Self {
+        Self { tree, asked: Some(HashSet::new()), unfinished: HashMap::new() }
+    }
+
+    /// Asks git about these files, unless it was asked before.
+    fn ask(&mut self, paths: &[PathBuf]) -> Result<()> {
+        let Some(asked) = &mut self.asked else { return Ok(()) };
+        let new: Vec<&PathBuf> = paths.iter().filter(|path| !asked.contains(*path)).collect();
+        if new.is_empty() {
+            return Ok(());
+        }
+        if new.len() > NAMED {
+            return self.ask_about_all();
+        }
+        let found = self.tree.unfinished(&new)?;
+        asked.extend(new.into_iter().cloned());
+        self.unfinished.extend(found);
+        Ok(())
+    }
+
+    fn ask_about_all(&mut self) -> Result<()> {
+        if self.asked.is_some() {
+            self.unfinished = self.tree.unfinished(&[])?;
+            self.asked = None;
+        }
+        Ok(())
+    }
+}
+
+fn below(top: &Path, path: &FilePath) -> Option<PathBuf> {
+    path.as_path().strip_prefix(top).ok().map(Path::to_owned)
+}
+
+/// Whether there is a file at a path, and not one that git keeps for itself.
+fn is_file_of_people(path: &FilePath) -> bool {
+    path.as_path().iter().all(|part| part != ".git")
+        && fs::symlink_metadata(path).is_ok_and(|found| found.is_file())
+}
+
+/// Whether the agent may not have seen what a file holds now.
+fn may_be_unseen(request: &Request<'_>, path: &FilePath) -> Result<bool> {
+    Ok(is_file_of_people(path) && !request.turn.has_seen(path, Look::at(request.root, path)?.state)?)
+}
+
+/// Whether it is the agent's own work, or that of another agent of its session.
+fn is_own(request: &Request<'_>, work: &UnfinishedWork) -> bool {
+    work.agent.as_ref().is_some_and(|author| author.is_same_session(request.turn.agent()))
+}

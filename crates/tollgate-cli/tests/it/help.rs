@@ -56,6 +56,7 @@ fn the_first_page_of_help() {
       move         Move or rename a file; refused if it has changed since it was read, or if the new
                    path exists
       apply        Make several changes atomically, from JSON on stdin
+      commit       Commit your own changes in git, and nobody else's
       merge        Merge a refused write with the file on disk
       run          Run a command; refused if it would overwrite a change that its author has not seen
       task         Add, list, claim, release, approve and reject tasks: Markdown files in the folders of

@@ -104,11 +104,10 @@ impl<'a> Search<'a> {
             Event::Mutation(Mutation::File(file), MutationStatus::Undone) => {
                 self.undone.insert(file.id.clone());
             }
-            Event::Mutation(Mutation::File(file), MutationStatus::Applied) => {
-                let stands = !self.undone.remove(&file.id);
-                if stands {
-                    self.take_file(line.agent.as_ref(), file, head)?;
-                }
+            Event::Mutation(Mutation::File(file), MutationStatus::Applied)
+                if !self.undone.remove(&file.id) =>
+            {
+                self.take_file(line.agent.as_ref(), file, head)?;
             }
             Event::Mutation(Mutation::Folder(folder), MutationStatus::Applied) => {
                 self.take_folder(line.agent.as_ref(), folder);

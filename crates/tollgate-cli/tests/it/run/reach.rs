@@ -109,6 +109,78 @@ fn nobody_decides_in_a_run_whatever_the_text_of_the_command_is() {
     }
 }
 
+/// Runs a program under a filter of its own: `python3 -c HIDE PREPARATION ACTION PROGRAM…`. The filter answers every operation of
+/// `prctl` that no kernel has, and so the question whether a process is in a run.
+const HIDE: &str = r#"
+import ctypes, os, signal, struct, sys
+libc = ctypes.CDLL(None, use_errno=True)
+number = {"x86_64": 157, "aarch64": 167}[os.uname().machine]
+code = b"".join(struct.pack("HBBI", *instruction) for instruction in [
+    (0x20, 0, 0, 0),                     # the number of the call
+    (0x15, 0, 3, number),
+    (0x20, 0, 0, 16),                    # its first argument
+    (0x35, 0, 1, 0x60000000),
+    (0x06, 0, 0, int(sys.argv[2], 16)),
+    (0x06, 0, 0, 0x7FFF0000),
+])
+buffer = ctypes.create_string_buffer(code)
+class Program(ctypes.Structure):
+    _fields_ = [("length", ctypes.c_ushort), ("code", ctypes.c_void_p)]
+program = Program(len(code) // 8, ctypes.addressof(buffer))
+zero = ctypes.c_ulong(0)
+assert libc.prctl(38, ctypes.c_ulong(1), zero, zero, zero) == 0
+assert libc.prctl(22, ctypes.c_ulong(2), ctypes.byref(program), zero, zero) == 0
+if sys.argv[1] == "ignore":
+    signal.signal(signal.SIGSYS, signal.SIG_IGN)
+if sys.argv[1] == "block":
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGSYS])
+os.execvp(sys.argv[3], sys.argv[3:])
+"#;
+
+/// Answers of such a filter: errors (none, `ENOSYS`, and those of a run without a door), a tracer, to log, to allow, and a signal.
+const ANSWERS: [&str; 8] = [
+    "0x00050000",
+    "0x00050026",
+    "0x00050bb9",
+    "0x00050bbb",
+    "0x7ff00000",
+    "0x7ffc0000",
+    "0x7fff0000",
+    "0x00030001",
+];
+
+/// A filter of the command hides from no `tollgate` that it is in a run, nor that it must call at the door.
+#[test]
+fn nobody_decides_under_a_filter_of_their_own() {
+    for level in LEVELS {
+        let (world, other) = (pending(), World::with(ROLES));
+        other.run("init --vault").is(0);
+        other.run("task add One").is(0);
+        for world in [&world, &other] {
+            fs::write(world.tmp().join("hide.py"), HIDE).unwrap();
+        }
+        for (preparation, action) in ANSWERS
+            .map(|action| ("none", action))
+            .into_iter()
+            .chain([("ignore", ANSWERS[0]), ("block", ANSWERS[0])])
+        {
+            let how = format!("{level}: {preparation} {action}");
+            let hidden = format!("python3 ../hide.py {preparation} {action}");
+            let decide = "script -qec 'tollgate task approve rent' /dev/null";
+            let answer = format!("{{ sleep 0.2; echo yes; }} | {hidden} {decide}");
+            let ran = run_as_agent(&world, level, &answer);
+            assert!(format!("{ran}").contains("this is a command of `tollgate run`"), "{how}: {ran}");
+            nobody_decided(&world, &how);
+            let claim = format!("TOLLGATE_RUN_FOLDER=/nowhere {hidden} tollgate task claim one --agent red");
+            let ran = run_as_agent(&other, level, &claim).is(2);
+            assert!(ran.stderr().contains("cannot be reached"), "{how}: {ran}");
+        }
+        // To end the process is the only stricter answer.
+        let ended = "python3 ../hide.py none 0x80000000 tollgate task list; test $? = 159";
+        run_as_agent(&world, level, ended).is(0);
+    }
+}
+
 /// Makes a call at the door of the run, as any program in it could: `python3 -c KNOCK ARGUMENTS…`.
 const KNOCK: &str = r#"
 import array, os, socket, struct, sys

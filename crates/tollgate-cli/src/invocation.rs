@@ -24,6 +24,7 @@ use tollgate::shared_turn::Leaves;
 use tollgate::tasks::{StoreLogin, open_workspace, workspace_id};
 use tollgate::turn::{Session, Turn, TurnState};
 use tollgate::workspace::{Options, STATE_FOLDER, Workspace, has_state, read_settings};
+use tollgate_base::private;
 use tollgate_server::tokens::TokenFile;
 
 use crate::answer::Form;
@@ -234,14 +235,18 @@ impl Invocation {
         self.created.get().map(PathBuf::as_path)
     }
 
-    /// What agents must not change here: the switches of agent programs, the user's own folders for tollgate, and what git reads
-    /// in the user's home.
+    /// What agents must not change here: the switches of agent programs, the user's own folders for tollgate, and what git and the
+    /// programs read in the user's home.
     fn protected(&self) -> Protected {
         let Surroundings { state, config, runtime, uid, .. } = &self.surroundings;
         let own = [state, config, runtime].into_iter().flatten().map(|folder| folder.join("tollgate"));
         let named = Surroundings::folder_in("GIT_CONFIG_GLOBAL");
         let of_git = git_config::of_user(Surroundings::home().as_deref(), config.as_deref(), named);
-        let paths = own.chain(turn_folders_without_runtime(*uid)).chain(of_git).collect();
+        // Also what links lead to that are in the user's home.
+        let home = Surroundings::home().map(|home| private::without_links(&home));
+        let of_programs = host::own_settings(home.as_deref());
+        let of_programs = of_programs.into_iter().flat_map(|file| [private::without_links(&file), file]);
+        let paths = own.chain(turn_folders_without_runtime(*uid)).chain(of_git).chain(of_programs).collect();
         Protected { paths, anywhere: host::switches(), ..Protected::default() }
     }
 

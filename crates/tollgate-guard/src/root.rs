@@ -270,6 +270,11 @@ impl Root {
         self.protected.paths.iter().any(|closed| path.starts_with(closed))
     }
 
+    /// Whether one of the paths that are listed as protected is below this absolute path.
+    pub(crate) fn holds_closed(&self, path: &Path) -> bool {
+        self.protected.paths.iter().any(|closed| closed != path && closed.starts_with(path))
+    }
+
     /// Whether commands may change a folder in the root, relative to the workspace, without a guard.
     pub fn may_pass(&self, folder: &Path) -> bool {
         self.protected.may_pass(&self.path, &self.path.join(folder))

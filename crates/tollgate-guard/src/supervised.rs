@@ -79,9 +79,15 @@ impl<'a> SupervisedProgram<'a> {
         protects(&normalise(given)) || protects(path)
     }
 
-    /// Whether commands must not change a path outside of the workspace: tollgate's own folders of the user.
+    /// Whether commands must not change a path outside of the workspace: tollgate's own folders of the user, and what configures
+    /// git and agent programs.
     pub fn is_closed(&self, path: &Path) -> bool {
         self.request.root.is_closed(path)
+    }
+
+    /// Whether such a path is below this one: a folder or a link that leaves or comes takes it away, or brings it.
+    pub fn holds_closed(&self, path: &Path) -> bool {
+        self.request.root.holds_closed(path)
     }
 
     /// Whether the file `from`, when it comes to the path `to`, plants a command in git's configuration. `None`: nobody knows

@@ -33,7 +33,7 @@ pub struct RunRequest<'a> {
     pub pass: Vec<PathBuf>,
     /// Folders and files that the command sees and cannot change, absolute. In a transaction.
     pub closed: Vec<PathBuf>,
-    /// Folders in these that the command may change directly, absolute.
+    /// Folders in these that the command may change directly, absolute. Those around them stay where they are, too.
     pub open: Vec<PathBuf>,
     /// Whether the command is known to keep running, or to leave processes behind that do.
     pub keeps_running: bool,

@@ -1,8 +1,10 @@
 //! The system calls that no safe crate wraps, or that are unsafe by nature: fork, and what a child does before it executes
-//! its program. All unsafe code of this crate is here and in [`seccomp`], and each block says why it is sound.
+//! its program. All unsafe code of this crate is here and in the files below, and each block says why it is
+//! sound.
 #![allow(unsafe_code)]
 
 pub(crate) mod seccomp;
+mod signalled;
 
 use std::io;
 use std::mem::MaybeUninit;

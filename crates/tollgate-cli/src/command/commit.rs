@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::{Value, json};
 use tollgate::guard::Outcome;
-use tollgate::own_commit::{CommitAnswer, CommitRequest, HookOutput, Left, OwnCommit};
+use tollgate::own_commit::{CommitAnswer, CommitRequest, HookOutput, Left, OwnCommit, RepositoryHooks};
 use tollgate::turn::TurnState;
 
 use crate::answer::{Answer, Reply};
@@ -68,6 +68,10 @@ pub(crate) fn run(invocation: &Invocation, args: &CommitArgs) -> Result<Answer, 
         message: args.message.as_deref(),
         dry_run: args.dry_run,
         output: HookOutput::Stderr,
+        hooks: match invocation.surroundings().carried {
+            Some(_) => RepositoryHooks::Skip,
+            None => RepositoryHooks::Run,
+        },
     };
     Ok(match gate.commit_own(&request)? {
         Outcome::Refused(refused) => Answer::Refused(refused),

@@ -210,8 +210,10 @@ fn guarded(
     };
     let pass: Vec<PathBuf> =
         args.pass.iter().map(|folder| invocation.path(folder)).collect::<Result<_, _>>()?;
-    let (mut closed, open) = closed_to_commands(gate.workspace(), claimant(invocation, args)?.as_ref());
-    closed.extend(invocation.closed_folders(gate.workspace().path()));
+    let (mut closed, mut open) = closed_to_commands(gate.workspace(), claimant(invocation, args)?.as_ref());
+    let outside = invocation.closed_folders(gate.workspace().path());
+    open.extend(invocation.fixed_folders(&outside, gate.workspace().path()));
+    closed.extend(outside);
     let request = RunRequest {
         command: args.command.clone(),
         folder,

@@ -158,6 +158,10 @@ impl Host for ClaudeCode {
         ]
     }
 
+    fn own_settings(&self, home: Option<&Path>) -> Vec<PathBuf> {
+        own_folder(home).map(|own| own.join("settings.json")).into_iter().collect()
+    }
+
     fn mcp(&self) -> Registry {
         Registry::servers(&[".mcp.json"], self.name())
             .then("start `claude` here once and approve the server `tollgate`")
@@ -207,9 +211,12 @@ impl Host for ClaudeCode {
 
 /// The settings of a person and of a project. The first file that has a key decides.
 fn settings(home: Option<&Path>, root: &Path) -> impl Iterator<Item = PathBuf> {
-    let own = Surroundings::folder_in("CLAUDE_CONFIG_DIR").or_else(|| home.map(|home| home.join(".claude")));
     let project = ["settings.local.json", "settings.json"].map(|name| root.join(".claude").join(name));
-    project.into_iter().chain(own.map(|own| own.join("settings.json")))
+    project.into_iter().chain(own_folder(home).map(|own| own.join("settings.json")))
+}
+
+fn own_folder(home: Option<&Path>) -> Option<PathBuf> {
+    Surroundings::folder_in("CLAUDE_CONFIG_DIR").or_else(|| home.map(|home| home.join(".claude")))
 }
 
 /// The settings of an administrator.

@@ -127,6 +127,11 @@ impl Host for Codex {
         &[".codex/*"]
     }
 
+    fn own_settings(&self, home: Option<&Path>) -> Vec<PathBuf> {
+        let own = own_folder(home).into_iter();
+        own.flat_map(|own| ["config.toml", "hooks.json"].map(|name| own.join(name))).collect()
+    }
+
     fn mcp(&self) -> Registry {
         Registry::tables(&[".codex/config.toml"], self.name())
             .then("start `codex` here once and trust this folder; it ignores the file until then")

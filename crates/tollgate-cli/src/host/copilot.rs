@@ -159,6 +159,11 @@ impl Host for Copilot {
         settings.any(&["disabledMcpServers"], |list| names(list, |name| name == SERVER))
     }
 
+    fn own_settings(&self, home: Option<&Path>) -> Vec<PathBuf> {
+        let own = own_folder(home).into_iter();
+        own.flat_map(|own| ["settings.json", "mcp-config.json"].map(|name| own.join(name))).collect()
+    }
+
     fn mcp(&self) -> Registry {
         let entry = |words: Vec<&str>| json!({"type": "local", "command": words[0], "args": words[1..], "tools": ["*"]});
         Registry::json(&[".github/mcp.json"], "mcpServers", json!({}), entry, self.name())
@@ -193,11 +198,15 @@ impl Host for Copilot {
 
 /// The settings of a project and of a person. Any of them can disable hooks.
 fn settings(home: Option<&Path>, root: &Path) -> impl Iterator<Item = PathBuf> {
-    let own = Surroundings::folder_in("COPILOT_HOME").or_else(|| home.map(|home| home.join(".copilot")));
     let project =
         ["settings.local.json", "settings.json"].map(|name| root.join(".github/copilot").join(name));
-    let own = own.into_iter().flat_map(|own| ["settings.json", "config.json"].map(|name| own.join(name)));
+    let own = own_folder(home).into_iter();
+    let own = own.flat_map(|own| ["settings.json", "config.json"].map(|name| own.join(name)));
     project.into_iter().chain(own)
+}
+
+fn own_folder(home: Option<&Path>) -> Option<PathBuf> {
+    Surroundings::folder_in("COPILOT_HOME").or_else(|| home.map(|home| home.join(".copilot")))
 }
 
 fn after(call: Call, result: Option<&Value>) -> HookEvent {

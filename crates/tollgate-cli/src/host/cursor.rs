@@ -1,6 +1,6 @@
 //! Cursor: hooks in `.cursor/hooks.json`. Follows its documentation; not tested with Cursor.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
@@ -126,6 +126,11 @@ impl Host for CursorEditor {
         let settings = SettingsFiles::read([root.join(".cursor/cli.json")].into_iter().chain(own));
         let is_ours = |rule: &str| rule.starts_with("Mcp(tollgate") || rule.starts_with("Mcp(*");
         settings.any(&["permissions.deny"], |list| names(list, is_ours))
+    }
+
+    fn own_settings(&self, home: Option<&Path>) -> Vec<PathBuf> {
+        let names = ["hooks.json", "mcp.json"];
+        home.into_iter().flat_map(|home| names.map(|name| home.join(".cursor").join(name))).collect()
     }
 
     fn mcp(&self) -> Registry {

@@ -163,6 +163,11 @@ impl Host for Gemini {
             .or_else(|| SettingsFiles::read(chosen).first("tollgate.enabled", |enabled| *enabled == false))
     }
 
+    fn own_settings(&self, home: Option<&Path>) -> Vec<PathBuf> {
+        let names = ["settings.json", "mcp-server-enablement.json", ".env", "tollgate.bash"];
+        home.into_iter().flat_map(|home| names.map(|name| home.join(".gemini").join(name))).collect()
+    }
+
     fn mcp(&self) -> Registry {
         Registry::servers(&[".gemini/settings.json"], self.name())
     }

@@ -99,6 +99,14 @@ pub(crate) fn switches() -> Vec<PathBuf> {
     ALL.iter().flat_map(|host| host.switches()).map(PathBuf::from).collect()
 }
 
+/// The user's own files among them that commands of a run cannot change.
+pub(crate) fn own_settings(home: Option<&Path>) -> Vec<PathBuf> {
+    // People link what they do not want to `/dev/null`.
+    let is_special = |file: &PathBuf| file.metadata().is_ok_and(|found| !found.is_file());
+    let files = ALL.iter().flat_map(|host| host.own_settings(home));
+    files.filter(|file| file.is_absolute() && !is_special(file)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -116,13 +124,13 @@ mod tests {
         for host in ALL {
             let is_switch = |file: &Path| {
                 host.switches().iter().map(Path::new).any(|end| {
+                    let folders = file.parent().zip(end.parent());
                     file.ends_with(end)
-                        || end.ends_with("*")
-                            && file.parent().is_some_and(|folder| Some(folder) == end.parent())
+                        || end.ends_with("*") && folders.is_some_and(|(folder, end)| folder.ends_with(end))
                 })
             };
-            for file in host.setup().files().into_iter().chain(host.mcp().file(Path::new("/no/such/folder")))
-            {
+            let files = host.setup().files().into_iter().chain(host.mcp().file(Path::new("/no/such/folder")));
+            for file in files.chain(host.own_settings(Some(Path::new("/no/such/home")))) {
                 assert!(is_switch(&file), "{}: {}", host.name(), file.display());
             }
         }

@@ -129,9 +129,7 @@ impl Host for Opencode {
     }
 
     fn server_off(&self, home: Option<&Path>, root: &Path) -> Option<String> {
-        let own = Surroundings::folder_in("XDG_CONFIG_HOME").or_else(|| Some(home?.join(".config")));
-        let folders =
-            [Some(root.join(".opencode")), Some(root.to_owned()), own.map(|own| own.join("opencode"))];
+        let folders = [Some(root.join(".opencode")), Some(root.to_owned()), own_folder(home)];
         let files = |folder: PathBuf| ["opencode.jsonc", "opencode.json"].map(|name| folder.join(name));
         let settings = SettingsFiles::read(folders.into_iter().flatten().flat_map(files));
         let off = |value: &Value| *value == false;
@@ -139,6 +137,12 @@ impl Host for Opencode {
         settings
             .first("mcp.tollgate.enabled", off)
             .or_else(|| patterns.into_iter().find_map(|pattern| settings.first(pattern, off)))
+    }
+
+    fn own_settings(&self, home: Option<&Path>) -> Vec<PathBuf> {
+        let own = own_folder(home).into_iter();
+        own.flat_map(|own| ["opencode.json", "opencode.jsonc", "config.json"].map(|name| own.join(name)))
+            .collect()
     }
 
     fn mcp(&self) -> Registry {
@@ -171,6 +175,11 @@ impl Host for Opencode {
         json!({"hook": hook, "directory": folder, "output": {"args": args},
             "input": {"tool": tool, "sessionID": session, "callID": tool, "args": args}})
     }
+}
+
+fn own_folder(home: Option<&Path>) -> Option<PathBuf> {
+    let own = Surroundings::folder_in("XDG_CONFIG_HOME").or_else(|| Some(home?.join(".config")));
+    own.map(|own| own.join("opencode"))
 }
 
 fn effects(tool: &str, input: &Value) -> ToolEffects {

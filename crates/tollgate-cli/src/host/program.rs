@@ -1,6 +1,6 @@
 //! The trait of an agent program. Each program has one file in this folder that implements it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
@@ -60,6 +60,13 @@ pub(crate) trait Host: Sync {
     /// The files that enable or disable its hooks and MCP servers, or that load code into it, as ends of paths: in every project
     /// and in the user's home. The last part may be `*`. Agents may not change them, because they could disable the guard.
     fn switches(&self) -> &'static [&'static str];
+
+    /// The user's own files among the switches, absolute, without those that the program writes in its everyday work: commands of a
+    /// run cannot change them, nor can a program that runs as a whole inside of one.
+    fn own_settings(&self, home: Option<&Path>) -> Vec<PathBuf> {
+        let _ = home;
+        Vec::new()
+    }
 
     /// The MCP servers in its configuration.
     fn mcp(&self) -> Registry;

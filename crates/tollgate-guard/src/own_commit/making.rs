@@ -15,7 +15,7 @@ use super::index::{self, Delta};
 use super::plan::{Entry, Plan, Planner};
 use super::texts::on_disk;
 use super::workshop::{IndexStamp, Note, Obstacle, Workshop};
-use super::{CannotCommit, CommitAnswer, CommitRequest, HookOutput, OwnCommit, TRAILER};
+use super::{CannotCommit, CommitAnswer, CommitRequest, HookOutput, OwnCommit, RepositoryHooks, TRAILER};
 use crate::root::Root;
 use tollgate_base::error::{At, Fault, Result};
 use tollgate_base::event::{Event, OwnChangesCommitted};
@@ -151,7 +151,11 @@ impl Maker<'_> {
         let whole = self.request.paths.is_empty() && commit.left.is_empty();
         let (head, branch) = (status.head.clone(), status.branch.clone());
         let note = Note::new(self.tree, head, branch, turn, whole);
-        let (hooks, has_hooks) = workshop.prepare(&note, &self.hooks()?)?;
+        let own = match self.request.hooks {
+            RepositoryHooks::Run => Some(self.hooks()?),
+            RepositoryHooks::Skip => None,
+        };
+        let (hooks, has_hooks) = workshop.prepare(&note, own.as_deref())?;
         let (ended, said) = self.git_commit(workshop, &hooks)?;
         let made = workshop.made().filter(|made| ended.success() || is_ancestor(self.tree, made, "HEAD"));
         let Some(made) = made else {

@@ -68,6 +68,18 @@ pub struct CommitRequest<'a> {
     pub dry_run: bool,
     /// Where git and the hooks print.
     pub output: HookOutput,
+    /// Whether the hooks of the repository run.
+    pub hooks: RepositoryHooks,
+}
+
+/// Whether the hooks of the repository run. A hook may call what agents have written, so it runs only where the agent's own commands
+/// run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RepositoryHooks {
+    /// They run as for `git commit`.
+    Run,
+    /// They do not run: the commit is made outside of the run of the agent that asks for it.
+    Skip,
 }
 
 /// Where git and the repository's hooks print.

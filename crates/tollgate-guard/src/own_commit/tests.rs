@@ -149,6 +149,7 @@ fn request<'a>(repository: &'a Repository, turn: &'a Turn) -> CommitRequest<'a> 
         message: Some("changes"),
         dry_run: false,
         output: HookOutput::Answer,
+        hooks: RepositoryHooks::Run,
     }
 }
 

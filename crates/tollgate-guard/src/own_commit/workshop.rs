@@ -138,29 +138,31 @@ impl Workshop {
         File::options().read(true).append(true).create_new(true).open(&path).at("create", &path)
     }
 
-    /// Writes the notes and the hooks. `hooks` are the repository's own, relative to the top or absolute. Returns the folder, and
-    /// whether the repository has any.
-    pub(super) fn prepare(&self, note: &Note, hooks: &Path) -> Result<(PathBuf, bool)> {
+    /// Writes the notes and the hooks. `hooks` are the repository's own, relative to the top or absolute, if they are to run. Returns the
+    /// folder, and whether there are any.
+    pub(super) fn prepare(&self, note: &Note, hooks: Option<&Path>) -> Result<(PathBuf, bool)> {
         let json = serde_json::to_vec(note).map_err(|error| Fault::invalid(error.to_string()))?;
         let place = self.path.join("note");
         private::write(&place, json).at("write", &place)?;
         private::write(&self.mark, "").at("write", &self.mark)?;
         let folder = self.path.join("hooks");
         private::create_folder(&folder, 0o700).at("make the folder", &folder)?;
-        let absolute = note.top.0.join(hooks);
         let mut has_hooks = false;
-        for name in
-            gone_is_none(private::names(&absolute).at("list the folder", &absolute))?.unwrap_or_default()
-        {
-            let is_hook = name.as_bytes().iter().all(|byte| byte.is_ascii_lowercase() || *byte == b'-');
-            if is_hook && may_execute(&absolute.join(&name)) {
-                write_hook(&folder.join(&name), &pass_on(&hooks.join(&name)))?;
-                has_hooks = true;
-            }
-        }
         let own = folder.join("reference-transaction");
-        let next = may_execute(&absolute.join("reference-transaction"))
-            .then(|| quoted(hooks.join("reference-transaction").as_os_str().as_bytes()));
+        let mut next = None;
+        if let Some(hooks) = hooks {
+            let absolute = note.top.0.join(hooks);
+            let names = gone_is_none(private::names(&absolute).at("list the folder", &absolute))?;
+            for name in names.unwrap_or_default() {
+                let is_hook = name.as_bytes().iter().all(|byte| byte.is_ascii_lowercase() || *byte == b'-');
+                if is_hook && may_execute(&absolute.join(&name)) {
+                    write_hook(&folder.join(&name), &pass_on(&hooks.join(&name)))?;
+                    has_hooks = true;
+                }
+            }
+            next = may_execute(&absolute.join("reference-transaction"))
+                .then(|| quoted(hooks.join("reference-transaction").as_os_str().as_bytes()));
+        }
         write_hook(&own, &self.guarding(note, next.as_deref()))?;
         if !may_execute(&own) {
             return Err(Fault::invalid_with_hint(

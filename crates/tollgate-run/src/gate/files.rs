@@ -123,9 +123,31 @@ impl<'a> Files<'a> {
         path: &PathArgument,
         last: FinalLink,
     ) -> Result<Judged<Option<Guarded>>> {
+        self.led_unless(tracee, path, last, SupervisedProgram::is_closed)
+    }
+
+    /// The same for a name that a link or a folder gets or loses, which must not take something closed away, or bring it.
+    pub(super) fn led_by_name(
+        &mut self,
+        tracee: &Tracee,
+        path: &PathArgument,
+    ) -> Result<Judged<Option<Guarded>>> {
+        self.led_unless(tracee, path, FinalLink::Keep, |program, path| {
+            program.is_closed(path) || program.holds_closed(path)
+        })
+    }
+
+    /// The same. `is_closed`: whether the command must not change a path outside of the workspace.
+    fn led_unless(
+        &mut self,
+        tracee: &Tracee,
+        path: &PathArgument,
+        last: FinalLink,
+        is_closed: impl Fn(&SupervisedProgram<'a>, &Path) -> bool,
+    ) -> Result<Judged<Option<Guarded>>> {
         let guarded = match self.find(tracee, path, last) {
             Ok(Lead::Inside { given, path }) => Guarded { given, path },
-            Ok(Lead::Outside(Some(path))) if self.program.is_closed(&path) => {
+            Ok(Lead::Outside(Some(path))) if is_closed(&self.program, &path) => {
                 if tracee.is_tollgate(&self.memory.view) {
                     return Ok(Ok(None));
                 }
@@ -239,7 +261,11 @@ impl<'a> Files<'a> {
     }
 
     fn unlink(&mut self, tracee: &Tracee, path: &PathArgument) -> Result<Judged<()>> {
-        let guarded = match self.named(tracee, path, FinalLink::Keep)? {
+        let led = match self.led_by_name(tracee, path)? {
+            Ok(led) => led,
+            Err(answer) => return Ok(Err(answer)),
+        };
+        let guarded = match self.under_guard(led)? {
             Ok(Some(guarded)) if there(&guarded.path) == PathKind::File => guarded,
             other => return Ok(other.map(drop)),
         };
@@ -267,7 +293,7 @@ impl<'a> Files<'a> {
             Ok(_) => FileState::Unreadable,
             Err(answer) => return Ok(Err(answer)),
         };
-        let to = match self.led(tracee, to, FinalLink::Keep)? {
+        let to = match self.led_by_name(tracee, to)? {
             Ok(to) => to,
             Err(answer) => return Ok(Err(answer)),
         };
@@ -288,7 +314,7 @@ impl<'a> Files<'a> {
         if let Err(answer) = self.must_bring_nothing_protected(tracee, &[path])? {
             return Ok(Err(answer));
         }
-        let led = match self.led(tracee, path, FinalLink::Keep)? {
+        let led = match self.led_by_name(tracee, path)? {
             Ok(led) => led,
             Err(answer) => return Ok(Err(answer)),
         };

@@ -8,7 +8,7 @@ use std::path::Path;
 use super::call::PathArgument;
 use super::files::{Files, Guarded, Judged, PathKind, there};
 use super::remembered::KnownFile;
-use super::tracee::{FinalLink, Tracee};
+use super::tracee::Tracee;
 use crate::sys::seccomp::CallAnswer;
 use tollgate_base::error::Result;
 use tollgate_guard::change::Action;
@@ -29,7 +29,7 @@ impl Files<'_> {
         }
         let mut ends = Vec::with_capacity(2);
         for path in [from, to] {
-            match self.led(tracee, path, FinalLink::Keep)? {
+            match self.led_by_name(tracee, path)? {
                 Ok(end) => ends.push(end),
                 Err(answer) => return Ok(Err(answer)),
             }

@@ -5,8 +5,10 @@
 #![allow(unsafe_code)]
 
 use std::io;
+use std::iter;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
+use super::signalled::is_signalled;
 use crate::level::RunLevel;
 use libc::{c_int, c_uint, c_ulong, sock_filter, sock_fprog};
 
@@ -34,13 +36,18 @@ const ARCHITECTURE: u32 = 0;
 /// Numbers from here on are calls of x32 programs, which have tables of their own.
 const FOREIGN_NUMBERS: u32 = 0x4000_0000;
 
-/// What a process asks the kernel to learn whether it is in a run: an operation that no kernel has. The filter of a run answers with
-/// one of the errors below, and no process can remove a filter. The newest filter answers, so a process that installs one of its own
-/// can hide the answer: decisions also need a person at a terminal.
-const ASK: u32 = 0x746F_6C6C;
-const IN_TRANSACTION: u32 = 3001;
-const UNDER_GATE: u32 = 3002;
-const UNDER_GATE_WITHOUT_DOOR: u32 = 3003;
+/// What a process asks the kernel to learn in which run it is: operations of `prctl` that no kernel has. The filter of a run answers
+/// yes by the signal `SIGSYS`, and no process can remove a filter. One that a command installs cannot take the yes back: of all
+/// filters, the kernel takes the strictest answer, and only to end the process is stricter than the signal. So each question is put
+/// in such a way that a yes allows less than a no.
+#[derive(Debug, Clone, Copy)]
+#[repr(u32)]
+enum Question {
+    InRun = 0x746F_6C6C,
+    UnderGate,
+    /// Whether `tollgate` must call at the door of the run for what it cannot do itself.
+    AtDoor,
+}
 
 /// Whether `tollgate` in a run can reach the process in front.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,8 +84,8 @@ impl Filter {
             answer(absent),
         ];
         code.extend(mark(match door {
-            DoorOfRun::Open => UNDER_GATE,
-            DoorOfRun::Missing => UNDER_GATE_WITHOUT_DOOR,
+            DoorOfRun::Open => &[Question::InRun, Question::UnderGate, Question::AtDoor],
+            DoorOfRun::Missing => &[Question::InRun, Question::UnderGate],
         }));
         for (number, flags) in &calls.opens {
             code.extend([
@@ -106,7 +113,7 @@ impl Filter {
             answer(libc::SECCOMP_RET_ALLOW),
             load(NUMBER),
         ];
-        code.extend(mark(IN_TRANSACTION));
+        code.extend(mark(&[Question::InRun, Question::AtDoor]));
         code.push(answer(libc::SECCOMP_RET_ALLOW));
         Self(code)
     }
@@ -176,37 +183,37 @@ fn skip_unless(test: u32, value: u32, skipped: u8) -> sock_filter {
     op(libc::BPF_JMP | test | libc::BPF_K, value, 0, skipped)
 }
 
-/// Answers the question whether a process is in a run. The number of the call is loaded before and after.
-fn mark(level: u32) -> [sock_filter; 5] {
-    [
-        skip_unless(libc::BPF_JEQ, libc::SYS_prctl as u32, 4),
-        load(ARGUMENTS),
-        skip_unless(libc::BPF_JEQ, ASK, 1),
-        answer(libc::SECCOMP_RET_ERRNO | level),
-        load(NUMBER),
-    ]
+/// Says yes to these questions. The number of the call is loaded before and after.
+fn mark(yes: &[Question]) -> Vec<sock_filter> {
+    let questions = yes.iter().flat_map(|question| {
+        [skip_unless(libc::BPF_JEQ, *question as u32, 1), answer(libc::SECCOMP_RET_TRAP)]
+    });
+    let mut code: Vec<_> = iter::once(load(ARGUMENTS)).chain(questions).chain([load(NUMBER)]).collect();
+    let length = u8::try_from(code.len()).unwrap_or(u8::MAX);
+    code.insert(0, skip_unless(libc::BPF_JEQ, libc::SYS_prctl as u32, length));
+    code
 }
 
-/// What the filter of the run answers in which this process is.
-fn answer_here() -> Option<u32> {
-    // SAFETY: an operation that does not exist reads and writes nothing.
-    let answer = unsafe { libc::prctl(ASK as c_int, 0, 0, 0, 0) };
-    let error = io::Error::last_os_error().raw_os_error().filter(|_| answer < 0)?;
-    u32::try_from(error).ok()
+/// Whether a filter says yes. If nobody can tell, that counts as a yes.
+fn is_yes(question: Question) -> bool {
+    let ask = || {
+        // SAFETY: an operation that does not exist reads and writes nothing.
+        unsafe { libc::prctl(question as c_int, 0, 0, 0, 0) };
+    };
+    is_signalled(libc::SIGSYS, ask).unwrap_or(true)
 }
 
 /// The level of the run in which this process is, as the kernel says.
 pub(crate) fn level_here() -> Option<RunLevel> {
-    match answer_here()? {
-        IN_TRANSACTION => Some(RunLevel::Transaction),
-        UNDER_GATE | UNDER_GATE_WITHOUT_DOOR => Some(RunLevel::Gate),
-        _ => None,
-    }
+    is_yes(Question::InRun).then(|| match is_yes(Question::UnderGate) {
+        true => RunLevel::Gate,
+        false => RunLevel::Transaction,
+    })
 }
 
 /// Whether this process is in a run without a door.
 pub(crate) fn is_without_door() -> bool {
-    answer_here() == Some(UNDER_GATE_WITHOUT_DOOR)
+    is_yes(Question::InRun) && !is_yes(Question::AtDoor)
 }
 
 /// Whether a call that the supervisor has received may be interrupted by a signal, and made again.

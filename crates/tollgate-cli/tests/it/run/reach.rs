@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
 use crate::world::{Ran, World};
@@ -106,6 +107,78 @@ fn nobody_decides_in_a_run_whatever_the_text_of_the_command_is() {
             let ran = run_as_agent(&world, level, &format!("tollgate {call}")).is(2);
             assert!(ran.stderr().contains("does not work inside `tollgate run`"), "{level}: {ran}");
         }
+    }
+}
+
+/// Runs a program under a filter of its own: `python3 -c HIDE PREPARATION ACTION PROGRAM…`. The filter answers every operation of
+/// `prctl` that no kernel has, and so the question whether a process is in a run.
+const HIDE: &str = r#"
+import ctypes, os, signal, struct, sys
+libc = ctypes.CDLL(None, use_errno=True)
+number = {"x86_64": 157, "aarch64": 167}[os.uname().machine]
+code = b"".join(struct.pack("HBBI", *instruction) for instruction in [
+    (0x20, 0, 0, 0),                     # the number of the call
+    (0x15, 0, 3, number),
+    (0x20, 0, 0, 16),                    # its first argument
+    (0x35, 0, 1, 0x60000000),
+    (0x06, 0, 0, int(sys.argv[2], 16)),
+    (0x06, 0, 0, 0x7FFF0000),
+])
+buffer = ctypes.create_string_buffer(code)
+class Program(ctypes.Structure):
+    _fields_ = [("length", ctypes.c_ushort), ("code", ctypes.c_void_p)]
+program = Program(len(code) // 8, ctypes.addressof(buffer))
+zero = ctypes.c_ulong(0)
+assert libc.prctl(38, ctypes.c_ulong(1), zero, zero, zero) == 0
+assert libc.prctl(22, ctypes.c_ulong(2), ctypes.byref(program), zero, zero) == 0
+if sys.argv[1] == "ignore":
+    signal.signal(signal.SIGSYS, signal.SIG_IGN)
+if sys.argv[1] == "block":
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGSYS])
+os.execvp(sys.argv[3], sys.argv[3:])
+"#;
+
+/// Answers of such a filter: errors (none, `ENOSYS`, and those of a run without a door), a tracer, to log, to allow, and a signal.
+const ANSWERS: [&str; 8] = [
+    "0x00050000",
+    "0x00050026",
+    "0x00050bb9",
+    "0x00050bbb",
+    "0x7ff00000",
+    "0x7ffc0000",
+    "0x7fff0000",
+    "0x00030001",
+];
+
+/// A filter of the command hides from no `tollgate` that it is in a run, nor that it must call at the door.
+#[test]
+fn nobody_decides_under_a_filter_of_their_own() {
+    for level in LEVELS {
+        let (world, other) = (pending(), World::with(ROLES));
+        other.run("init --vault").is(0);
+        other.run("task add One").is(0);
+        for world in [&world, &other] {
+            fs::write(world.tmp().join("hide.py"), HIDE).unwrap();
+        }
+        for (preparation, action) in ANSWERS
+            .map(|action| ("none", action))
+            .into_iter()
+            .chain([("ignore", ANSWERS[0]), ("block", ANSWERS[0])])
+        {
+            let how = format!("{level}: {preparation} {action}");
+            let hidden = format!("python3 ../hide.py {preparation} {action}");
+            let decide = "script -qec 'tollgate task approve rent' /dev/null";
+            let answer = format!("{{ sleep 0.2; echo yes; }} | {hidden} {decide}");
+            let ran = run_as_agent(&world, level, &answer);
+            assert!(format!("{ran}").contains("this is a command of `tollgate run`"), "{how}: {ran}");
+            nobody_decided(&world, &how);
+            let claim = format!("TOLLGATE_RUN_FOLDER=/nowhere {hidden} tollgate task claim one --agent red");
+            let ran = run_as_agent(&other, level, &claim).is(2);
+            assert!(ran.stderr().contains("cannot be reached"), "{how}: {ran}");
+        }
+        // To end the process is the only stricter answer.
+        let ended = "python3 ../hide.py none 0x80000000 tollgate task list; test $? = 159";
+        run_as_agent(&world, level, ended).is(0);
     }
 }
 
@@ -216,6 +289,126 @@ fn a_command_changes_nothing_in_the_state_of_tollgate() {
             assert_eq!(state(), before, "{level}: {script}");
         }
         assert!(world.path(".tollgate/config.toml").exists());
+    }
+}
+
+/// The user's own files that switch hooks off, in every workspace.
+const OWN_SETTINGS: [&str; 13] = [
+    ".claude/settings.json",
+    ".codex/config.toml",
+    ".codex/hooks.json",
+    ".copilot/settings.json",
+    ".copilot/mcp-config.json",
+    ".cursor/hooks.json",
+    ".cursor/mcp.json",
+    ".gemini/settings.json",
+    ".gemini/.env",
+    ".gemini/mcp-server-enablement.json",
+    ".config/opencode/opencode.json",
+    ".config/opencode/opencode.jsonc",
+    ".config/opencode/config.json",
+];
+
+/// The settings of all programs in the user's home, and the user's configuration of git. `linked`: two of them are behind links.
+fn with_settings(linked: bool) -> World {
+    let world = World::new();
+    let home = world.tmp().join("home");
+    if linked {
+        fs::create_dir_all(home.join("dotfiles/copilot")).unwrap();
+        symlink("dotfiles/copilot", home.join(".copilot")).unwrap();
+        fs::create_dir(home.join(".gemini")).unwrap();
+        symlink("../dotfiles/settings.json", home.join(".gemini/settings.json")).unwrap();
+    }
+    for file in OWN_SETTINGS.into_iter().chain([".config/git/config"]) {
+        fs::create_dir_all(home.join(file).parent().unwrap()).unwrap();
+        fs::write(home.join(file), "# mine\n").unwrap();
+    }
+    world
+}
+
+#[test]
+fn a_command_does_not_change_the_settings_of_agent_programs_in_the_home() {
+    for level in LEVELS {
+        // In a transaction, only what a link leads to is closed.
+        let world = with_settings(level == "gate");
+        let home = world.tmp().join("home");
+        for file in OWN_SETTINGS.into_iter().chain([".config/git/config"]) {
+            let folder = Path::new(file).parent().unwrap().display();
+            for script in [
+                "echo x > F",
+                "echo x >> F",
+                "sed -i s/mine/x/ F",
+                "echo x > t; mv t F",
+                "rm F; echo x > F",
+                "mv F t; echo x > F",
+                "ln F t; echo x > t",
+                "ln -sf /etc/passwd F",
+                "python3 -c 'import os; os.truncate(\"F\", 0)'",
+                "chmod 777 F",
+                "mv D t; mkdir -p D; echo x > F",
+                "cp -r D t; echo x > t/$(basename F); mv D u; mv t D",
+                "mkdir t; echo x > t/$(basename F); mv D u; ln -s $PWD/t D",
+            ] {
+                let script = script.replace('F', file).replace('D', &folder.to_string());
+                let ran = run_as_agent(&world, level, &format!("cd; {script}"));
+                let found = fs::read_to_string(home.join(file));
+                assert_eq!(found.ok().as_deref(), Some("# mine\n"), "{level}: {script}: {ran}");
+                let mode = fs::metadata(home.join(file)).unwrap().permissions().mode();
+                assert_eq!(mode & 0o022, 0, "{level}: {script}: {ran}");
+                world.script("cd && rm -rf t u").ends().is(0);
+            }
+        }
+        let ran = run_as_agent(&world, level, "mv ~/.config ~/c");
+        assert!(home.join(".config/opencode/opencode.json").exists(), "{level}: {ran}");
+    }
+}
+
+/// In a transaction, nothing can be closed that does not exist.
+#[test]
+fn the_gate_also_closes_settings_in_the_home_that_do_not_exist() {
+    for file in OWN_SETTINGS {
+        let world = World::new();
+        let home = world.tmp().join("home");
+        let folder = Path::new(file).parent().unwrap().display().to_string();
+        for script in [
+            "mkdir -p D; echo x > F",
+            "mkdir -p D; touch F",
+            "mkdir -p D; echo x > t; ln t F",
+            "mkdir -p D; echo x > t; mv t F",
+            "rm -rf D; mkdir t; echo x > t/$(basename F); mv t D",
+            "rm -rf D; mkdir -p t; echo x > t/$(basename F); ln -s $PWD/t D",
+            "mkdir -p D; rmdir D; echo x > t2; cp -rT t D; ln -s t2 F",
+        ] {
+            let script = script.replace('F', file).replace('D', &folder);
+            let ran = run_as_agent(&world, "gate", &format!("cd; {script}"));
+            assert!(fs::symlink_metadata(home.join(file)).is_err(), "{script}: {ran}");
+            world.script("cd && rm -rf t t2").ends().is(0);
+        }
+    }
+}
+
+/// A program that runs as a whole in a run keeps its sessions, logins and caches in the user's home.
+#[test]
+fn agent_programs_write_their_other_files_in_the_home() {
+    for level in LEVELS {
+        for world in [World::new(), with_settings(false), with_settings(true)] {
+            let script = "set -e; cd
+                for folder in .claude .codex .gemini .cursor .copilot .cline .config/opencode .local/share/opencode; do
+                    mkdir -p $folder/sessions/x; chmod 700 $folder
+                    echo one > $folder/sessions/x/log; echo two >> $folder/sessions/x/log
+                    echo one > $folder/auth.tmp; mv $folder/auth.tmp $folder/auth.json; rm $folder/auth.json
+                    mv $folder/sessions/x $folder/sessions/y; rm -r $folder/sessions
+                done
+                mkdir -p .claude/projects .codex/log .copilot/logs
+                echo '{}' > .claude.json.tmp; mv .claude.json.tmp .claude.json; echo '{}' > .claude/history.jsonl
+                echo '{}' > .codex/auth.json; echo '{}' > .copilot/config.json; echo '{}' > .cursor/cli-config.json
+                echo '{}' > .gemini/oauth_creds.json; ln -s x .claude/link; rm .claude/link";
+            run_as_agent(&world, level, script).is(0);
+            for file in [".claude.json", ".claude/history.jsonl", ".codex/auth.json", ".copilot/config.json"]
+            {
+                assert!(world.tmp().join("home").join(file).exists(), "{level}: {file}");
+            }
+        }
     }
 }
 

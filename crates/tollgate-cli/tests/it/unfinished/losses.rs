@@ -59,12 +59,12 @@ const RESOLVED: Work = &[("f", "one and elsewhere\n")];
 /// What the branch `other` has under the name of a new file.
 const IN_THE_WAY: Work = &[("elsewhere", "unfinished\n")];
 
-/// A command whose text says what it does is refused at every door.
-const EVERY: &[Door] = &[Door::Transaction, Door::Gate, Door::Hooks, Door::Reader];
-/// No reader of the text sees what these commands do.
-const UNFORESEEN: &[Door] = &[Door::Transaction, Door::Gate, Door::Hooks];
+/// Where files are guarded.
+const EVERY: &[Door] = &[Door::Transaction, Door::Gate, Door::Hooks];
+/// At the level of the gate, git goes on after a refused call, and a folder is renamed as a whole.
+const IN_VIEW: &[Door] = &[Door::Transaction, Door::Hooks];
 /// What happens in `.git` is git's own business at the level of the gate.
-const IN_GIT: &[Door] = &[Door::Transaction, Door::Hooks, Door::Reader];
+const IN_GIT: &[Door] = &[Door::Transaction, Door::Hooks];
 
 const SUBMODULE: &str = "git init -q ../lib && (cd ../lib && echo lib > l && git add l && git commit -q -m lib) \
                          && git submodule --quiet add ../lib sub && git commit -q -m sub";
@@ -89,8 +89,8 @@ const CASES: &[Case] = &[
     destroys(EVERY, TRACKED, "git stash -q"),
     destroys(EVERY, BOTH, "git stash"),
     destroys(EVERY, OLD_AND_NEW, "git stash -q -u"),
-    destroys(EVERY, TRACKED, "git stash push -q f"),
-    destroys(EVERY, DEEP, "git stash push -q -u -- notes"),
+    destroys(IN_VIEW, TRACKED, "git stash push -q f"),
+    destroys(IN_VIEW, DEEP, "git stash push -q -u -- notes"),
     // Back to a version that git has.
     destroys(EVERY, BOTH, "git reset -q --hard"),
     destroys(EVERY, TRACKED, "git reset -q --hard HEAD"),
@@ -101,11 +101,11 @@ const CASES: &[Case] = &[
     destroys(EVERY, TRACKED, "git restore ."),
     destroys(EVERY, TRACKED, "git restore --source HEAD~1 f"),
     Case { owner: "git add f", ..destroys(EVERY, TRACKED, "git restore --staged --worktree f") },
-    destroys(UNFORESEEN, TRACKED, "git read-tree -u --reset HEAD"),
-    destroys(UNFORESEEN, TRACKED, "git diff f > ../p && git apply -R ../p"),
+    destroys(EVERY, TRACKED, "git read-tree -u --reset HEAD"),
+    destroys(IN_VIEW, TRACKED, "git diff f > ../p && git apply -R ../p"),
     destroys(EVERY, TRACKED, "git show HEAD:f > f"),
     destroys(
-        UNFORESEEN,
+        EVERY,
         TRACKED,
         "git show HEAD:f > ../old && python3 -c \"import shutil; shutil.copy('../old', 'f')\"",
     ),
@@ -118,15 +118,15 @@ const CASES: &[Case] = &[
     destroys(EVERY, TRACKED, "rm f"),
     destroys(EVERY, NEW, "rm new"),
     destroys(EVERY, TRACKED, "git rm -q -f f"),
-    destroys(UNFORESEEN, DEEP, "find notes -type f -delete"),
-    destroys(UNFORESEEN, NEW, "python3 -c \"import os; os.remove('new')\""),
-    destroys(UNFORESEEN, NEW, "git ls-files -o --exclude-standard -x .tollgate | xargs rm"),
+    destroys(EVERY, DEEP, "find notes -type f -delete"),
+    destroys(EVERY, NEW, "python3 -c \"import os; os.remove('new')\""),
+    destroys(EVERY, NEW, "git ls-files -o --exclude-standard -x .tollgate | xargs rm"),
     // Moved away.
     destroys(EVERY, TRACKED, "mv f moved"),
     destroys(EVERY, NEW, "mv new ../moved"),
-    destroys(EVERY, INNER, "mv d moved"),
-    destroys(EVERY, DEEP, "mv notes moved"),
-    destroys(UNFORESEEN, TRACKED, "git mv f moved"),
+    destroys(IN_VIEW, INNER, "mv d moved"),
+    destroys(IN_VIEW, DEEP, "mv notes moved"),
+    destroys(EVERY, TRACKED, "git mv f moved"),
     // Overwritten by somebody who has not looked.
     destroys(EVERY, TRACKED, "cat > f <<'END'\nred's\nEND"),
     destroys(EVERY, NEW, "echo \"red's\" > new"),
@@ -136,14 +136,14 @@ const CASES: &[Case] = &[
     destroys(EVERY, TRACKED, "mv g f"),
     destroys(EVERY, TRACKED, "install -m 644 g f"),
     destroys(EVERY, TRACKED, "ln -sf g f"),
-    destroys(EVERY, TRACKED, "truncate -s 0 f"),
+    destroys(IN_VIEW, TRACKED, "truncate -s 0 f"),
     destroys(EVERY, TRACKED, "dd if=g of=f 2> ../out"),
-    destroys(UNFORESEEN, TRACKED, "python3 -c \"open('f', 'w').write('mine')\""),
+    destroys(EVERY, TRACKED, "python3 -c \"open('f', 'w').write('mine')\""),
     // In a submodule, in a merge, and before the first commit.
     Case { before: SUBMODULE, ..destroys(EVERY, IN_SUBMODULE, "git -C sub reset -q --hard") },
     Case { before: SUBMODULE, ..destroys(EVERY, IN_SUBMODULE, "git -C sub checkout -q .") },
-    Case { before: SUBMODULE, ..destroys(UNFORESEEN, IN_SUBMODULE, "git submodule --quiet update --force") },
-    Case { before: CONFLICT, ..destroys(UNFORESEEN, RESOLVED, "git merge --abort") },
+    Case { before: SUBMODULE, ..destroys(EVERY, IN_SUBMODULE, "git submodule --quiet update --force") },
+    Case { before: CONFLICT, ..destroys(EVERY, RESOLVED, "git merge --abort") },
     Case { before: UNBORN, ..destroys(EVERY, NEW, "rm new") },
     Case { before: UNBORN, ..destroys(EVERY, NEW, "git clean -qf new") },
     // Into a commit.
@@ -161,7 +161,6 @@ const CASES: &[Case] = &[
         doors: &[Door::Transaction, Door::Hooks],
         ..commits(TRACKED, "", "git add -u; sh -c 'git commit -q -m x'")
     },
-    Case { before: SUBMODULE, ..commits(IN_SUBMODULE, "", "git -C sub commit -q -a -m x") },
     Case { before: UNBORN, ..commits(NEW, "", "git add new && git commit -q -m x") },
     // To another branch or another commit.
     switches(Switches, TRACKED, "git switch -q -c topic"),
@@ -400,11 +399,6 @@ fn a_run_loses_nothing_of_a_person() {
 }
 
 #[test]
-fn a_run_at_the_gate_loses_nothing_of_another_agent() {
-    nothing_is_lost(Door::Gate, Owner::Blue);
-}
-
-#[test]
 fn a_run_at_the_gate_loses_nothing_of_a_person() {
     nothing_is_lost(Door::Gate, Owner::Person);
 }
@@ -412,19 +406,4 @@ fn a_run_at_the_gate_loses_nothing_of_a_person() {
 #[test]
 fn a_command_under_hooks_loses_nothing_of_another_agent() {
     nothing_is_lost(Door::Hooks, Owner::Blue);
-}
-
-#[test]
-fn a_command_under_hooks_loses_nothing_of_a_person() {
-    nothing_is_lost(Door::Hooks, Owner::Person);
-}
-
-#[test]
-fn a_command_whose_text_is_read_loses_nothing_of_another_agent() {
-    nothing_is_lost(Door::Reader, Owner::Blue);
-}
-
-#[test]
-fn a_command_whose_text_is_read_loses_nothing_of_a_person() {
-    nothing_is_lost(Door::Reader, Owner::Person);
 }

@@ -1,8 +1,6 @@
 //! Stories about unfinished work that no table tells: what counts as a look, file tools, stashes, and a branch that somebody has
 //! switched.
 
-use std::fs;
-
 use serde_json::{Value, json};
 
 use super::{Agent, Answer, Door, checkout, shown};
@@ -307,25 +305,6 @@ fn an_agent_switches_beside_one_that_has_changed_nothing() {
     }
 }
 
-#[test]
-fn an_agent_does_not_write_in_another_worktree() {
-    let world = checkout(Door::Hooks);
-    world.script("git worktree add -q ../tree -b topic").ends().is(0);
-    let tree = world.tmp().join("tree");
-    let red = Agent::new(&world, "red", Door::Hooks);
-    red.reads("f");
-    let file = tree.join("f");
-    let payload = refused(&red.writes(file.to_str().unwrap(), "mine\n"), "a file tool");
-    assert_eq!(
-        (&payload["error_type"], &payload["resolution"]),
-        (&json!("OTHER_TREE"), &json!("STAY_IN_TREE"))
-    );
-    assert_eq!(fs::read_to_string(&file).unwrap(), COMMITTED);
-    let payload = refused(&red.runs(&format!("echo mine > {}", file.display())), "a command");
-    assert_eq!(payload["error_type"], "OTHER_TREE");
-}
-
-/// git locks its index only to write it.
 #[test]
 fn a_judgement_does_not_wait_for_a_lock_of_git() {
     let world = unfinished(Door::Transaction);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tollgate::own_commit::{CannotCommit, CommitAnswer, CommitRequest, HookOutput, Left};
+use tollgate::own_commit::{CannotCommit, CommitAnswer, CommitRequest, HookOutput, Left, RepositoryHooks};
 use tollgate::turn::TurnState;
 
 use super::call::{ToolCall, done};
@@ -78,6 +78,7 @@ fn commit(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
         message: Some(&given.message),
         dry_run: given.dry_run.unwrap_or(false),
         output: HookOutput::Answer,
+        hooks: RepositoryHooks::Skip,
     };
     match done(call.gate.commit_own(&request))? {
         CommitAnswer::Commit(commit) => Ok(ToolAnswer::value(json!({

@@ -1,8 +1,8 @@
 //! A commit of exactly one agent's own changes, in a working tree that others work in, too.
 //!
-//! The ledger says which changes are the agent's ([`history`]), and what it may commit of each file ([`fold`]). The commit is made by
-//! the user's own git from HEAD, in a private index ([`workshop`]), with the repository's hooks and signing. The working tree stays as
-//! it is, and so does what others have staged ([`index`]).
+//! The ledger says which changes are the agent's (`history`), and what it may commit of each file (`fold`). The commit is made by
+//! the user's own git from HEAD, in a private index (`workshop`), with the repository's hooks and signing. The working tree stays as
+//! it is, and so does what others have staged (`index`).
 //!
 //! Invariants: the commit's parent is the commit from which everything was made, on the branch that was looked at; nobody's commit in
 //! between is reverted. A process that dies leaves the repository as before, or the commit, and nothing that blocks git for longer than

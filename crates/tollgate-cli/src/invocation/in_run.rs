@@ -41,14 +41,14 @@ impl Invocation {
         real.filter(|path| !root.starts_with(path)).collect()
     }
 
-    /// The folders in the user's home in which these files are, and those above. A command could otherwise rename such a folder, and
-    /// make another one with other files. Outermost first.
+    /// The folders in the user's home in which these files and folders are, and those above. A command could otherwise rename such a
+    /// folder, and make another one with other files. Outermost first.
     pub(crate) fn fixed_folders(&self, closed: &[PathBuf], root: &Path) -> Vec<PathBuf> {
         let Some(home) = Surroundings::home().and_then(|home| home.canonicalize().ok()) else {
             return Vec::new();
         };
         let is_around = |folder: &&Path| folder.starts_with(&home) && *folder != home;
-        let files = closed.iter().filter(|path| path.is_file() && !path.starts_with(root));
+        let files = closed.iter().filter(|path| path.exists() && !path.starts_with(root));
         let folders = files.flat_map(|file| file.ancestors().skip(1).take_while(is_around));
         let mut folders: Vec<_> =
             folders.filter(|folder| !root.starts_with(folder)).map(Path::to_owned).collect();

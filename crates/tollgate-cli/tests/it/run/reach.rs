@@ -387,6 +387,26 @@ fn the_gate_also_closes_settings_in_the_home_that_do_not_exist() {
     }
 }
 
+/// Agreements and tokens are in a folder that no command replaces by one with others.
+#[test]
+fn a_command_does_not_replace_the_folders_above_those_of_tollgate() {
+    for level in LEVELS {
+        let world = World::new();
+        let state = world.tmp().join("home/.local/state");
+        fs::create_dir_all(state.join("tollgate")).unwrap();
+        fs::write(state.join("tollgate/mine"), "mine").unwrap();
+        for script in
+            ["mv .local/state x", "mv .local x", "mv .local/state/tollgate x", "rm -rf .local/state"]
+        {
+            let script = format!("cd; {script}");
+            let run = ["run", "--agent", "blue", "--mode", level, "--", "sh", "-c", &script];
+            let ran = world.tollgate(run).env("XDG_STATE_HOME", &state).ends();
+            let found = fs::read_to_string(state.join("tollgate/mine"));
+            assert_eq!(found.ok().as_deref(), Some("mine"), "{level}: {script}: {ran}");
+        }
+    }
+}
+
 /// A program that runs as a whole in a run keeps its sessions, logins and caches in the user's home.
 #[test]
 fn agent_programs_write_their_other_files_in_the_home() {

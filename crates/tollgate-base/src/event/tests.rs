@@ -352,6 +352,7 @@ fn people_read_one_sentence_about_each() {
             "Good blue moved d to e",
             "Bad blue was refused: a is stale",
             "Bad blue wrote a in spite of UNREAD_FILE",
+            "Good blue committed a as 0123abcd (1 file on main)",
             "Bad another program wrote a too late; its bytes are kept",
             "Bad the reservation of a by blue expired (tool Write, reserved at 2026-11-05T10:00:00.5Z)",
             "Neutral blue claimed x.md (c-0123456789abcdef, attempt 1, mode draft)",

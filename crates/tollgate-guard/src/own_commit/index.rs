@@ -9,6 +9,7 @@ use std::fs;
 use std::path::Path;
 
 use tollgate_base::error::{At, Result};
+use tollgate_base::private;
 use tollgate_base::working_tree::WorkingTree;
 
 /// What a commit changed: paths with their new mode and object. Zeros: no file.
@@ -55,7 +56,8 @@ impl Delta {
         if !index.exists() {
             return Ok(false);
         }
-        fs::copy(index, new).at("copy", index)?;
+        let bytes = fs::read(index).at("read", index)?;
+        private::write(new, bytes).at("write", new)?;
         let staged = staged(tree, before, new)?;
         let mut lines = Vec::new();
         for (path, what) in self.entries.iter().filter(|(path, _)| !staged.contains(path)) {

@@ -10,12 +10,14 @@ use std::process::{ExitStatus, Stdio};
 
 use rustix::io::{FdFlags, fcntl_setfd};
 
+use super::answer::{
+    CannotCommit, CommitAnswer, CommitRequest, HookOutput, OwnCommit, RepositoryHooks, TRAILER,
+};
 use super::head_files::{Names, TreeStatus, is_ancestor};
 use super::index::{self, Delta};
 use super::plan::{Entry, Plan, Planner};
 use super::texts::on_disk;
 use super::workshop::{IndexStamp, Note, Obstacle, Workshop};
-use super::{CannotCommit, CommitAnswer, CommitRequest, HookOutput, OwnCommit, RepositoryHooks, TRAILER};
 use crate::root::Root;
 use tollgate_base::error::{At, Fault, Result};
 use tollgate_base::event::{Event, OwnChangesCommitted};

@@ -15,13 +15,13 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::{Access, AtFlags, CWD, accessat};
+use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags, accessat};
 use serde::{Deserialize, Serialize};
 
 use crate::disk::gone_is_none;
@@ -120,8 +120,9 @@ impl Workshop {
     /// Copies the index of the working tree. `None` if there is none.
     pub(super) fn copy_index(&self) -> Result<Option<IndexStamp>> {
         let stamp = IndexStamp::of(&self.index)?;
-        match fs::copy(&self.index, self.private_index()) {
-            Ok(_) => Ok(stamp),
+        let copy = self.private_index();
+        match fs::read(&self.index) {
+            Ok(bytes) => private::write(&copy, bytes).at("write", &copy).map(|()| stamp),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error).at("copy", &self.index),
         }
@@ -135,7 +136,8 @@ impl Workshop {
     /// A file for what git prints.
     pub(super) fn output(&self) -> Result<File> {
         let path = self.path.join("output");
-        File::options().read(true).append(true).create_new(true).open(&path).at("create", &path)
+        let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CREATE | OFlags::EXCL;
+        private::open_with_mode(&path, flags, Mode::RUSR | Mode::WUSR).map(File::from).at("create", &path)
     }
 
     /// Writes the notes and the hooks. `hooks` are the repository's own, relative to the top or absolute, if they are to run. Returns the
@@ -295,8 +297,9 @@ fn quoted(text: &[u8]) -> Vec<u8> {
 }
 
 fn write_hook(path: &Path, script: &[u8]) -> Result<()> {
-    private::write(path, script).at("write", path)?;
-    fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o700)).at("make executable", path)
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC;
+    let mut file = private::open_with_mode(path, flags, Mode::RWXU).map(File::from).at("create", path)?;
+    file.write_all(script).at("write", path)
 }
 
 fn may_execute(path: &Path) -> bool {
@@ -312,7 +315,7 @@ fn index_lock(index: &Path) -> PathBuf {
 }
 
 fn made(folder: &Path) -> Option<String> {
-    let text = fs::read_to_string(folder.join("made")).ok()?;
+    let text = private::read_to_string(&folder.join("made")).ok()?;
     // A line that was not written to its end has no newline.
     let id = text.strip_suffix('\n')?;
     id.bytes().all(|byte| byte.is_ascii_hexdigit()).then(|| id.to_owned())
@@ -407,8 +410,9 @@ pub(super) fn dead(root: &Root) -> Result<Vec<DeadCommit>> {
             continue;
         }
         let folder = commits.join(&id);
-        let note =
-            fs::read(folder.join("note")).ok().and_then(|json| serde_json::from_slice::<Note>(&json).ok());
+        let note = private::read(&folder.join("note"))
+            .ok()
+            .and_then(|json| serde_json::from_slice::<Note>(&json).ok());
         match note {
             Some(note) => {
                 let tree = note.tree();

@@ -249,6 +249,11 @@ fn only_private_opens_state() {
         ("tollgate/src/tasks.rs", "the vault itself"),
         ("tollgate/src/worktree.rs", "files of git"),
         ("tollgate-base/src/working_tree.rs", "files of git"),
+        ("tollgate-guard/src/git_rules.rs", "files of git"),
+        ("tollgate-guard/src/repository.rs", "files of git"),
+        ("tollgate-guard/src/own_commit/index.rs", "files of git"),
+        ("tollgate-guard/src/own_commit/mod.rs", "files of git"),
+        ("tollgate-guard/src/own_commit/workshop.rs", "files of git"),
     ];
     let words = [
         "fs::create_dir",

@@ -20,7 +20,6 @@ use crate::turn::{Extent, FileState, TurnState};
 use crate::unfinished::UnfinishedFiles;
 use tollgate_base::digest::Digest;
 use tollgate_base::error::Result;
-use tollgate_base::event::UnfinishedWork;
 use tollgate_base::settings::{CommitRule, Unfinished};
 use tollgate_base::working_tree::WorkingTree;
 
@@ -47,7 +46,7 @@ pub(crate) fn judge(
     for repository in ChangedRepository::all(request.root, changes) {
         let mut found = commits(request, &repository, unfinished)?;
         found.extend(moved_head(request, &repository, unfinished)?);
-        found.extend(stashes(request, &repository)?);
+        found.extend(stashes(request, &repository, unfinished)?);
         for (path, reason) in found {
             refusals.extend(object(request, &path, reason)?);
         }
@@ -186,7 +185,11 @@ fn began_it(request: &Request<'_>, repository: &ChangedRepository) -> Result<boo
 }
 
 /// Stashes that are gone, and that the agent neither made nor saw.
-fn stashes(request: &Request<'_>, repository: &ChangedRepository) -> Result<Objections> {
+fn stashes(
+    request: &Request<'_>,
+    repository: &ChangedRepository,
+    unfinished: &mut UnfinishedFiles,
+) -> Result<Objections> {
     if request.root.settings().guard.unfinished == Unfinished::Allow
         || !repository.has_changed("logs/refs/stash")
     {
@@ -200,7 +203,7 @@ fn stashes(request: &Request<'_>, repository: &ChangedRepository) -> Result<Obje
         }
         let path = of_git(&repository.tree, "refs/stash");
         let state = now(&path);
-        let work = UnfinishedWork { agent: None, since: None };
+        let work = unfinished.work(request, &path, state)?;
         let stale =
             Stale { unfinished: Some(work), harm: Some(Harm::StashDropped), ..Stale::new(state, state) };
         return Ok(vec![(path, Reason::Stale(stale))]);

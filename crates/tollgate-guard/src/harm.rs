@@ -52,8 +52,8 @@ impl Harm {
                 "Look at 'git status'. If the commit belongs to this branch, commit again; otherwise ask.",
             ),
             Self::StashDropped => (
-                "The command would delete a stash that you have not made and not seen.".to_owned(),
-                "Leave the stash where it is, or look at all of it with 'git stash show -p' first.",
+                format!("The command would delete a stash, which is unfinished work of {whose}."),
+                "Leave the stash where it is, or ask whose it is. 'git stash apply' brings its content and keeps it.",
             ),
         };
         (message.into(), hint)

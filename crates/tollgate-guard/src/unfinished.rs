@@ -190,7 +190,12 @@ impl UnfinishedFiles {
     }
 
     /// Whose work a file is, in this state.
-    fn work(&mut self, request: &Request<'_>, path: &FilePath, state: FileState) -> Result<UnfinishedWork> {
+    pub(crate) fn work(
+        &mut self,
+        request: &Request<'_>,
+        path: &FilePath,
+        state: FileState,
+    ) -> Result<UnfinishedWork> {
         let author = self.ledger(request)?.of(&request.key(path), state.digest());
         let since = author.map(|line| line.time).or_else(|| modified(path.as_path()));
         Ok(UnfinishedWork { agent: author.and_then(|line| line.agent.clone()), since })

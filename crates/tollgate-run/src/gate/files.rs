@@ -3,6 +3,7 @@
 //! The baseline of a change is what the command itself has seen: what it read, or what it wrote. Where it has seen nothing,
 //! it is what the agent knew before. Only the guard compares.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use libc::c_int;
@@ -71,6 +72,8 @@ impl<'a> Files<'a> {
             SystemCall::Truncate { path, length } => self.truncate(tracee, path, *length)?,
             SystemCall::Rename { from, to, flags } => self.rename(tracee, from, to, *flags)?,
             SystemCall::Unlink { path } => self.unlink(tracee, path)?,
+            // git tries to remove its own folder, and fails.
+            SystemCall::RemoveFolder { path } if self.is_filled(tracee, path) => Ok(()),
             SystemCall::RemoveFolder { path } => self.named(tracee, path, FinalLink::Keep)?.map(drop),
             SystemCall::Link { from, last, to } => self.link(tracee, (from, *last), to)?,
             SystemCall::Symlink { path } => self.symlink(tracee, path)?,
@@ -86,6 +89,12 @@ impl<'a> Files<'a> {
     fn is_taken(&self, tracee: &Tracee, path: &PathArgument) -> bool {
         let lead = self.lead(tracee, path, FinalLink::Keep);
         matches!(lead, Ok(Some(end)) if !matches!(there(&end.path), PathKind::Nothing))
+    }
+
+    /// Whether a folder has something in it, so that the kernel does not remove it.
+    fn is_filled(&self, tracee: &Tracee, path: &PathArgument) -> bool {
+        let lead = self.lead(tracee, path, FinalLink::Keep);
+        matches!(lead, Ok(Some(end)) if fs::read_dir(&end.path).is_ok_and(|mut entries| entries.next().is_some()))
     }
 
     /// Where a path leads, if it is under guard.

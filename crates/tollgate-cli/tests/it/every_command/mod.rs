@@ -68,6 +68,8 @@ const VARIES: &[(&str, &str)] = &[
     ("**Duration**: ", "[N]"),
     ("\"step\":\"", "[STEP]"),
     ("\"tip\":\"", "[COMMIT]"),
+    ("{\"commit\":\"", "[COMMIT]"),
+    ("committed 1 file on `main`: ", "[COMMIT]"),
     ("the remote is at ", "[COMMIT]"),
     ("last line 2 (", "[HASH]"),
 ];

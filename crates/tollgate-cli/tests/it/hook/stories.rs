@@ -412,7 +412,7 @@ fn an_agent_is_informed_at_the_start_of_a_session_where_its_program_allows_it() 
         let answer = &answer["hookSpecificOutput"];
         assert_eq!(answer["hookEventName"], "SessionStart");
         let text = answer["additionalContext"].as_str().unwrap();
-        assert_eq!(text.lines().count(), 3, "{text}");
+        assert_eq!(text.lines().count(), 4, "{text}");
         assert!(text.contains("tollgate guards the files in this folder"), "{text}");
         assert!(text.contains("If `tollgate task list` shows tasks"), "{text}");
         let name = text.split("--agent ").nth(1).unwrap().split('`').next().unwrap().to_owned();

@@ -11,7 +11,7 @@ use crate::world::{World, hash};
 const COMMITTED: &str = "one\ntwo\n";
 const TEXT: &str = "one\ntwo\nunfinished\n";
 /// Where a command is judged by what it does to `.git`, too.
-const DOORS: [Door; 3] = [Door::Transaction, Door::Hooks, Door::Reader];
+const DOORS: [Door; 2] = [Door::Transaction, Door::Hooks];
 
 /// A checkout in which `blue` has changed `f`.
 fn unfinished(door: Door) -> World {
@@ -43,7 +43,7 @@ fn payload(world: &World) -> Value {
 
 #[test]
 fn an_agent_whose_diff_showed_the_change_has_seen_it() {
-    for door in [Door::Hooks, Door::Reader] {
+    for door in [Door::Hooks] {
         for look in ["git diff", "git diff HEAD", "git diff f", "git --no-pager diff -- f", "cat f"] {
             for command in
                 ["git commit -q -a -m x", "git checkout -q f", "git stash -q", "rm f", "echo mine > f"]
@@ -59,7 +59,7 @@ fn an_agent_whose_diff_showed_the_change_has_seen_it() {
 
 #[test]
 fn what_a_diff_of_the_index_showed_may_be_committed() {
-    for door in [Door::Hooks, Door::Reader] {
+    for door in [Door::Hooks] {
         let world = unfinished(door);
         world.script("git add f").ends().is(0);
         let red = Agent::new(&world, "red", door);
@@ -70,7 +70,7 @@ fn what_a_diff_of_the_index_showed_may_be_committed() {
 
 #[test]
 fn a_command_that_does_not_show_the_change_is_no_look() {
-    for door in [Door::Hooks, Door::Reader] {
+    for door in [Door::Hooks] {
         for look in [
             "git diff --stat",
             "git diff > /dev/null",
@@ -196,10 +196,6 @@ fn a_stash_of_another_agent_stays() {
             "git stash branch topic",
             "git update-ref -d refs/stash",
         ] {
-            // Nobody reads this in a text.
-            if door == Door::Reader && command.contains("update-ref") {
-                continue;
-            }
             let world = unfinished(door);
             runs(&Agent::new(&world, "blue", door), "git stash -q");
             let before = shown(&world);
@@ -214,19 +210,6 @@ fn a_stash_of_another_agent_stays() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-}
-
-#[test]
-fn an_agent_that_has_seen_a_stash_may_drop_it() {
-    for door in [Door::Hooks, Door::Reader] {
-        for command in ["git stash drop -q", "git stash pop -q", "git stash clear"] {
-            let world = unfinished(door);
-            runs(&Agent::new(&world, "blue", door), "git stash -q");
-            let red = Agent::new(&world, "red", door);
-            assert!(runs(&red, "git stash show -p").contains("unfinished"));
-            runs(&red, command);
-        }
-    }
 }
 
 #[test]

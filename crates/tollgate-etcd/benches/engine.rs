@@ -1,5 +1,5 @@
 //! What tasks on etcd cost, compared with etcd itself, on three nodes on this machine. Every ratio is of one run, by turns, because
-//! machines differ. Fails if a ratio is worse than promised in `docs/engines.md`.
+//! machines differ. Fails if a ratio is worse than promised in `docs/reference/engines.md`.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark may")]
 
 use std::sync::Arc;

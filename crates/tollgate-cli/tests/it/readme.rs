@@ -52,7 +52,7 @@ fn the_examples_in_the_readme_run_as_shown() {
 
 #[test]
 fn the_examples_in_the_page_about_exports_run_as_shown() {
-    runs_as_shown("docs/exports.md");
+    runs_as_shown("docs/reference/exports.md");
 }
 
 #[track_caller]

@@ -20,7 +20,7 @@ fn every_attack_names_a_test_that_exists() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut code = String::new();
     sources(&root.join("crates"), &mut code);
-    let page = fs::read_to_string(root.join("docs/security.md")).unwrap();
+    let page = fs::read_to_string(root.join("docs/reference/security.md")).unwrap();
     let (_, attacks) = page.split_once("## Attacks").unwrap();
     let rows: Vec<&str> = attacks
         .lines()

@@ -1,6 +1,6 @@
 //! Sends the same requests to the reference filesystem server and to this one, and compares the results field by field.
 //!
-//! `docs/mcp.md` lists the intended differences; the last test checks that list.
+//! `docs/reference/mcp.md` lists the intended differences; the last test checks that list.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -16,7 +16,7 @@
 //! A step is pushed first (`push`) and then taken in the tree, with its events (`pending`); only then is it done. An owner on
 //! another machine is gone when its card has not changed for a whole lease by the clock of the machine that waits (`seen`).
 //! Its task is reclaimed by a compare-and-swap of that very card, so an owner that was only slow is fenced off: the remote
-//! takes nothing from it any more, and its file is set aside for a person. `docs/git.md` describes each act.
+//! takes nothing from it any more, and its file is set aside for a person. `docs/reference/git.md` describes each act.
 //!
 //! Invariants: the user's own `git` program does all the talking (`run`). Imports go one way, from this file down to `run`.
 

@@ -296,7 +296,7 @@ fn only_private_opens_state() {
 #[test]
 fn every_test_named_in_the_docs_exists() {
     let sources = sources();
-    for page in ["docs/specs.md", "docs/invariants.md", "docs/security.md"] {
+    for page in ["docs/internals/specs.md", "docs/internals/invariants.md", "docs/reference/security.md"] {
         let text = fs::read_to_string(root().join(page)).unwrap();
         let mut named = 0;
         for word in text.split('`').skip(1).step_by(2) {
@@ -322,7 +322,7 @@ fn every_test_named_in_the_docs_exists() {
 
 #[test]
 fn every_setting_is_in_the_docs_with_its_default() {
-    let docs = fs::read_to_string(root().join("docs/settings.md")).unwrap();
+    let docs = fs::read_to_string(root().join("docs/reference/settings.md")).unwrap();
     let files = ["settings.rs", "vault_settings.rs", "notify_settings.rs"];
     let read = |file| fs::read_to_string(root().join("crates/tollgate-base/src").join(file)).unwrap();
     let code = |source: String| source.split("#[cfg(test)]").next().unwrap().to_owned();
@@ -335,7 +335,7 @@ fn every_setting_is_in_the_docs_with_its_default() {
         {
             assert!(
                 docs.contains(&format!("`{name}`")) || docs.contains(&format!("`[{name}")),
-                "{name} is not in docs/settings.md"
+                "{name} is not in docs/reference/settings.md"
             );
         }
     }

@@ -12,7 +12,7 @@ use crate::world::{Ran, World};
 
 /// The file that the shells of Gemini CLI read first, as the docs have it.
 pub(super) fn start_file() -> &'static str {
-    let docs = include_str!("../../../../../docs/hosts.md");
+    let docs = include_str!("../../../../../docs/internals/hosts.md");
     let line = |line: &&str| line.starts_with("[[ ${BASH_EXECUTION_STRING-}");
     docs.lines().find(line).expect("the docs have the file")
 }

@@ -8,6 +8,7 @@ mod call;
 mod closed;
 mod files;
 mod guarding;
+mod protection;
 mod remembered;
 mod rename;
 mod tracee;

@@ -15,6 +15,8 @@ pub mod door;
 #[cfg_attr(not(target_os = "linux"), path = "gate/elsewhere.rs")]
 mod gate;
 pub mod level;
+#[cfg(target_os = "linux")]
+mod mounts;
 mod observe;
 pub mod outcome;
 pub mod record;

@@ -21,7 +21,6 @@ mod ledger;
 mod man;
 mod mcp;
 mod merge;
-mod moment;
 mod move_file;
 mod number;
 mod read;

@@ -111,7 +111,8 @@ fn chosen(invocation: &Invocation, args: &UndoArgs) -> Result<Option<RecoveryEnt
         kept.retain(|kept| kept.path == path);
     }
     if let Some(id) = &args.to {
-        return Ok(Some(RecoveryEntry::named(kept, id)?));
+        let missing = || Fault::no_recovery_entry(id);
+        return Ok(Some(kept.into_iter().find(|kept| kept.id == *id).ok_or_else(missing)?));
     }
     Ok(kept.into_iter().find(|kept| kept.kind == RecoveryKind::Replaced))
 }

@@ -57,8 +57,7 @@ pub(crate) fn init(
         }
         ConfigSetup::Removed | ConfigSetup::KeptAsChanged | ConfigSetup::NothingToRemove if state => {
             words += "\nkept the state (ledger, recovery) in `.tollgate`";
-            words += "\nhint: if you need neither, delete that folder while no agent works here. When no workspace uses tollgate any \
-                      more, delete `~/.local/state/tollgate`, too";
+            words += "\nhint: if you need neither, delete that folder while no agent works here";
         }
         _ => {}
     }

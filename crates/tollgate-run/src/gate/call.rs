@@ -38,6 +38,8 @@ pub(super) enum SystemCall {
     Create { path: PathArgument },
     /// Change the mode, the owner, the times or the attributes.
     Describe { path: PathArgument, last: FinalLink },
+    /// Mount a file system of this kind, or something that is mounted already.
+    Mount { kind: Option<OsString> },
     /// Restrict the process further.
     Restrict,
     /// The call names no path: the kernel answers it.
@@ -83,6 +85,8 @@ enum ArgumentShape {
     Describe { follow: bool },
     /// `fchmodat(folder, path, …)`, with flags at this position
     DescribeAt { flags: Option<usize> },
+    /// `mount(source, target, kind, flags, data)`
+    Mount,
     /// `landlock_restrict_self(rules, flags)`
     Restrict,
 }
@@ -92,6 +96,9 @@ const FCHMODAT2: i64 = 452;
 const SETXATTRAT: i64 = 463;
 const REMOVEXATTRAT: i64 = 466;
 const FILE_SETATTR: i64 = 469;
+const OPEN_TREE: i64 = 428;
+const FSOPEN: i64 = 430;
+const OPEN_TREE_ATTR: i64 = 467;
 
 /// The open folder is the root of the path, for `openat2`.
 const RESOLVE_IN_ROOT: u64 = 0x10;
@@ -139,6 +146,7 @@ const CALLS: &[(i64, ArgumentShape)] = &[
     (SETXATTRAT, ArgumentShape::DescribeAt { flags: Some(2) }),
     (REMOVEXATTRAT, ArgumentShape::DescribeAt { flags: Some(2) }),
     (FILE_SETATTR, ArgumentShape::DescribeAt { flags: None }),
+    (libc::SYS_mount, ArgumentShape::Mount),
     (libc::SYS_landlock_restrict_self, ArgumentShape::Restrict),
 ];
 
@@ -149,12 +157,16 @@ const OPENS: &[(i64, u8, ArgumentShape)] = &[
     (libc::SYS_open, 1, ArgumentShape::Open),
 ];
 
-/// Calls that could open files behind the supervisor's back. Programs that use them have another way.
+/// Calls that could open files behind the supervisor's back, also in mounts that have no path. Programs that use them have
+/// another way.
 const ABSENT: &[i64] = &[
     libc::SYS_io_uring_setup,
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,
     libc::SYS_open_by_handle_at,
+    OPEN_TREE,
+    OPEN_TREE_ATTR,
+    FSOPEN,
 ];
 
 /// What the filter must know.
@@ -194,7 +206,7 @@ impl SystemCall {
             ArgumentShape::LinkAt | ArgumentShape::CreateAt | ArgumentShape::DescribeAt { .. } => 1,
             _ => 0,
         };
-        if argument(first) == 0 && !matches!(shape, ArgumentShape::Restrict) {
+        if argument(first) == 0 && !matches!(shape, ArgumentShape::Restrict | ArgumentShape::Mount) {
             return Ok(Self::NoPath);
         }
         Ok(match shape {
@@ -243,6 +255,9 @@ impl SystemCall {
                 let flags = flags.map_or(0, int);
                 let follows = flags & libc::AT_SYMLINK_NOFOLLOW == 0;
                 Self::Describe { path: below(0)?, last: FinalLink::followed_if(follows) }
+            }
+            ArgumentShape::Mount => {
+                Self::Mount { kind: (argument(2) != 0).then(|| tracee.text(argument(2))).transpose()? }
             }
             ArgumentShape::Restrict => Self::Restrict,
         })

@@ -68,6 +68,7 @@ impl<'a> Files<'a> {
                 self.memory.may_act = false;
                 Ok(())
             }
+            SystemCall::Mount { kind } => self.mount(tracee, kind.as_deref()),
             SystemCall::Open { path, flags } => self.open(tracee, path, *flags)?,
             SystemCall::Truncate { path, length } => self.truncate(tracee, path, *length)?,
             SystemCall::Rename { from, to, flags } => self.rename(tracee, from, to, *flags)?,

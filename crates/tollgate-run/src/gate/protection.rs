@@ -2,6 +2,7 @@
 //!
 //! These rules come before every comparison, and they apply to names that do not exist, too.
 
+use std::ffi::OsStr;
 use std::path::Path;
 
 use super::call::PathArgument;
@@ -163,5 +164,13 @@ impl<'a> Files<'a> {
             }
         }
         Ok(Ok(()))
+    }
+
+    /// A program may show itself files under other names, in a namespace of its own: they are recognised there. But not in the
+    /// namespace of others, and not as a layer that the kernel writes into.
+    pub(super) fn mount(&self, tracee: &Tracee, kind: Option<&OsStr>) -> Judged<()> {
+        let is_refused =
+            kind.is_some_and(|kind| kind == "overlay") || tracee.is_in_namespace_of(&self.memory.view);
+        if is_refused { Err(CallAnswer::Fails(libc::EPERM)) } else { Ok(()) }
     }
 }

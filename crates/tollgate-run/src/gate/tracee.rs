@@ -6,13 +6,14 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, OFlags, Stat, openat, readlinkat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat, StatxFlags, openat, readlinkat, statx};
 use rustix::io::Errno;
+
+use crate::mounts::mounts_of;
 
 /// The kernel's limit, including the final zero.
 const PATH_MAX: usize = 4096;
@@ -59,8 +60,6 @@ pub(super) enum Lead {
 pub(super) struct OwnView {
     /// The canonical path of the workspace.
     workspace: PathBuf,
-    /// The workspace as an inode.
-    inode: (u64, u64),
     /// The supervisor's own mount namespace.
     namespace: OsString,
     /// The supervisor's own root.
@@ -79,7 +78,6 @@ impl OwnView {
     pub(super) fn new(workspace: &Path) -> io::Result<Self> {
         Ok(Self {
             workspace: workspace.to_owned(),
-            inode: inode(&rustix::fs::stat(workspace)?),
             namespace: link_text(Path::new("/proc/self/ns/mnt"))?,
             root: inode(&rustix::fs::stat("/proc/self/root")?),
             program: inode(&rustix::fs::stat("/proc/self/exe")?),
@@ -133,16 +131,23 @@ impl Tracee {
 
     /// Where a path leads that the tracee gives relative to an open folder, or to its working folder.
     pub(super) fn lead(&self, view: &OwnView, at: i32, text: &OsStr, last: FinalLink) -> io::Result<Lead> {
-        let start = match Path::new(text).is_absolute() {
-            true => PathBuf::from("/"),
-            false if at == libc::AT_FDCWD => PathBuf::from(link_text(&self.folder.join("cwd"))?),
-            false => PathBuf::from(link_text(&self.folder.join("fd").join(at.to_string()))?),
+        let open = match Path::new(text).is_absolute() {
+            true => None,
+            false if at == libc::AT_FDCWD => Some(self.folder.join("cwd")),
+            false => Some(self.folder.join("fd").join(at.to_string())),
         };
+        let start = open.as_deref().map_or(Ok(OsString::from("/")), link_text).map(PathBuf::from)?;
         if !start.is_absolute() {
             // An open pipe or socket: the kernel will say that it is no folder.
             return Ok(Lead::Outside(None));
         }
         let below = if self.shares(view)? { PathBuf::new() } else { self.folder.join("root") };
+        // In a mount that was taken away, an open folder has another path, or none.
+        if let Some(open) = open.filter(|_| !below.as_os_str().is_empty())
+            && place(&open, OFlags::empty())? != place(&joined(&below, &start), OFlags::empty())?
+        {
+            return Err(Errno::ACCESS.into());
+        }
         let given = start.join(text);
         let Some(path) = self.walk(&below, start, Path::new(text), last)? else {
             return Ok(Lead::Outside(None));
@@ -155,16 +160,64 @@ impl Tracee {
                 false => Lead::Outside(Some(path)),
             });
         }
-        Ok(match inside(view, &below, &path)? {
-            Some(path) => Lead::Inside { given: path.clone(), path },
-            None => Lead::Outside(None),
+        Ok(match self.seen_from(view, &below, &path)? {
+            Some(path) if path.starts_with(&view.workspace) => Lead::Inside { given: path.clone(), path },
+            path => Lead::Outside(path),
         })
+    }
+
+    /// Whether it mounts for the supervisor, too, or nobody knows for whom.
+    pub(super) fn is_in_namespace_of(&self, view: &OwnView) -> bool {
+        link_text(&self.folder.join("ns/mnt")).map_or(true, |namespace| namespace == view.namespace)
     }
 
     /// Whether paths mean the same to the tracee as to the supervisor.
     fn shares(&self, view: &OwnView) -> io::Result<bool> {
         Ok(link_text(&self.folder.join("ns/mnt"))? == view.namespace
             && inode(&rustix::fs::stat(self.folder.join("root"))?) == view.root)
+    }
+
+    /// The supervisor's own path for a path of the tracee, whose mounts are others: the same place in the same file system. `None` if
+    /// the supervisor sees no such place.
+    fn seen_from(&self, view: &OwnView, below: &Path, path: &Path) -> io::Result<Option<PathBuf>> {
+        if self.is_in_namespace_of(view) {
+            // It has another root, and the same mounts.
+            return Ok(Some(pushed(Path::new(&link_text(&self.folder.join("root"))?), path)));
+        }
+        let mounts = mounts_of(&self.folder)?;
+        // What is mounted on the file itself shows another one.
+        let own = match mounts.iter().any(|mount| mount.at == path) {
+            true => place(&joined(below, path), OFlags::NOFOLLOW)?,
+            false => None,
+        };
+        let (known, rest) = match (own, path.parent(), path.file_name()) {
+            (Some(own), ..) => (Some((own, path)), Path::new("")),
+            (None, Some(parent), Some(name)) => (
+                place(&joined(below, parent), OFlags::DIRECTORY)?.map(|found| (found, parent)),
+                Path::new(name),
+            ),
+            (None, ..) => return Ok(None),
+        };
+        // Otherwise the call fails.
+        let Some(((inode, mount), known)) = known else { return Ok(None) };
+        // Below a root of its own, a process cannot reach the mount in which that is, and the kernel does not list it.
+        let mount = mounts.iter().find(|other| other.id == mount).ok_or(Errno::ACCESS)?;
+        let in_mount = known.strip_prefix(&mount.at).map_err(|_| Errno::ACCESS)?;
+        let place_in_system = mount.shown.join(in_mount);
+        let mut seen = None;
+        for ours in mounts_of(Path::new("/proc/self"))?.iter().filter(|ours| ours.device == mount.device) {
+            let Ok(below) = place_in_system.strip_prefix(&ours.shown) else { continue };
+            let path = pushed(&ours.at, below);
+            // Otherwise something else is mounted there.
+            if matches!(place(&path, OFlags::NOFOLLOW), Ok(Some((found, _))) if found == inode) {
+                let path = pushed(&path, rest);
+                if path.starts_with(&view.workspace) {
+                    return Ok(Some(path));
+                }
+                seen.get_or_insert(path);
+            }
+        }
+        Ok(seen)
     }
 
     /// Follows all links. The part of the path that does not exist is kept as written. `None` if the links have no end.
@@ -215,6 +268,12 @@ impl Tracee {
     }
 }
 
+/// A path with another one below it, which may be empty.
+fn pushed(path: &Path, below: &Path) -> PathBuf {
+    let below = below.components().filter(|part| *part != Component::RootDir);
+    path.components().chain(below).collect()
+}
+
 /// What the kernel knows of the rights of a process: its users, its capabilities, and its profile.
 fn rights(process: &Path) -> io::Result<Vec<String>> {
     let status = fs::read_to_string(process.join("status"))?;
@@ -232,32 +291,17 @@ fn joined(below: &Path, path: &Path) -> PathBuf {
     }
 }
 
-/// The path in the workspace that a tracee in another mount namespace means, if it means one. Its names for the folders
-/// above may differ, so the workspace is recognised as an inode.
-fn inside(view: &OwnView, below: &Path, path: &Path) -> io::Result<Option<PathBuf>> {
-    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(None) };
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let open = |at: std::os::fd::BorrowedFd<'_>, path: &Path| openat(at, path, flags, Mode::empty());
-    let mut folder = match open(CWD, &joined(below, parent)) {
-        Ok(folder) => folder,
-        // Then the call fails too.
+/// A file or folder as an inode, and the mount through which this path leads to it. `None` if there is none.
+fn place(path: &Path, last: OFlags) -> io::Result<Option<((u64, u64), u64)>> {
+    let file = match openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC | last, Mode::empty()) {
         Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
-        Err(error) => return Err(error.into()),
+        file => file?,
     };
-    let here = inode(&rustix::fs::fstat(&folder)?);
-    let mut names: Vec<&OsStr> = vec![name];
-    let mut above = parent.components().rev();
-    while inode(&rustix::fs::fstat(&folder)?) != view.inode {
-        match above.next() {
-            Some(Component::Normal(name)) => names.push(name),
-            _ => return Ok(None),
-        }
-        folder = open(folder.as_fd(), Path::new(".."))?;
+    let mount = statx(&file, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)?;
+    if mount.stx_mask & StatxFlags::MNT_ID.bits() == 0 {
+        return Err(Errno::NOSYS.into());
     }
-    let path: PathBuf = view.workspace.iter().chain(names.into_iter().rev()).collect();
-    // Something else may be mounted on a folder of the workspace there.
-    let ours = path.parent().and_then(|parent| rustix::fs::stat(parent).ok());
-    Ok((ours.as_ref().map(inode) == Some(here)).then_some(path))
+    Ok(Some((inode(&rustix::fs::fstat(&file)?), mount.stx_mnt_id)))
 }
 
 fn inode(stat: &Stat) -> (u64, u64) {

@@ -5,10 +5,9 @@
 //! it is passed through. All of that is put together in a folder of the run, which then covers the workspace.
 
 use std::collections::HashMap;
-use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
@@ -16,6 +15,7 @@ use tollgate_base::digest::Digest;
 use tollgate_base::error::{At, Result};
 
 use super::hash::hash;
+use crate::mounts::mounts_of;
 
 /// The parts of a view that is put together.
 #[derive(Debug, Default)]
@@ -125,41 +125,13 @@ fn link_tree(from: &Path, to: &Path) -> io::Result<()> {
 
 /// The mounts in this folder, relative to it, outermost first.
 pub(super) fn mounts_below(root: &Path) -> Vec<PathBuf> {
-    let text = fs::read("/proc/self/mountinfo").unwrap_or_default();
-    let mut mounts: Vec<PathBuf> = Vec::new();
-    for line in text.split(|&byte| byte == b'\n') {
-        let Some(path) = line.split(|&byte| byte == b' ').nth(4) else { continue };
-        let path = PathBuf::from(unescaped(path));
-        if let Ok(below) = path.strip_prefix(root)
-            && !below.as_os_str().is_empty()
-        {
-            mounts.push(below.to_owned());
-        }
-    }
+    let all = mounts_of(Path::new("/proc/self")).unwrap_or_default();
+    let below = all.iter().filter_map(|mount| mount.at.strip_prefix(root).ok());
+    let mut mounts: Vec<PathBuf> =
+        below.filter(|below| !below.as_os_str().is_empty()).map(Path::to_owned).collect();
     mounts.sort();
     mounts.dedup_by(|later, earlier| later.starts_with(&*earlier));
     mounts
-}
-
-/// The kernel writes blanks and backslashes in paths as octal numbers.
-fn unescaped(path: &[u8]) -> OsString {
-    let mut bytes = Vec::with_capacity(path.len());
-    let mut rest = path;
-    while let Some((&first, after)) = rest.split_first() {
-        let number =
-            after.get(..3).and_then(|digits| u8::from_str_radix(str::from_utf8(digits).ok()?, 8).ok());
-        match (first, number) {
-            (b'\\', Some(byte)) => {
-                bytes.push(byte);
-                rest = &after[3..];
-            }
-            _ => {
-                bytes.push(first);
-                rest = after;
-            }
-        }
-    }
-    OsString::from_vec(bytes)
 }
 
 /// A path in the options of an overlay.
@@ -179,9 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_of_mounts_are_read_as_the_kernel_writes_them() {
-        assert_eq!(unescaped(br"/a\040b\134c"), OsString::from(r"/a b\c"));
-        assert_eq!(unescaped(br"/plain\"), OsString::from(r"/plain\"));
+    fn paths_in_the_options_of_an_overlay_are_escaped() {
         assert_eq!(escaped(Path::new(r"a,b:c\d")), br"a\,b\:c\\d");
     }
 }

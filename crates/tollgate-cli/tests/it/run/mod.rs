@@ -8,6 +8,7 @@ mod ignored;
 mod kinds;
 mod knowledge;
 mod limits;
+mod mounted;
 mod process;
 mod reach;
 mod sandbox;

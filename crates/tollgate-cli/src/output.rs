@@ -6,12 +6,14 @@ use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
-use clap::error::{ContextKind, ContextValue};
+use clap::CommandFactory;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use serde::Serialize;
 use tollgate::guard::Refused;
 use tollgate::refusal::{ErrorType, Payload, Report};
 
 use crate::answer::{Answer, Form, json_line};
+use crate::command::Arguments;
 use crate::error::CliError;
 use crate::paint::Canvas;
 use crate::words::{self, Viewpoint};
@@ -74,13 +76,23 @@ pub(crate) fn print(view: &Viewpoint, form: Form, answer: &Result<Answer, CliErr
 /// Prints help, or why the command line is not valid, and returns the exit code. With `--json`, a usage error is a JSON
 /// document on stdout like every other error.
 pub(crate) fn print_parse_error(mut error: clap::Error, words: impl Iterator<Item = OsString>) -> ExitCode {
-    if let Some(ContextValue::String(unknown)) = error.get(ContextKind::InvalidSubcommand)
-        && let Some(tip) = words::other_command(unknown)
-    {
+    let given: Vec<OsString> = words.skip(1).take_while(|word| word != "--").collect();
+    let is_command = |name: &OsString| Arguments::command().find_subcommand(name).is_some();
+    let command = given.iter().find(|word| is_command(word)).and_then(|word| word.to_str());
+    let tip = match (error.get(ContextKind::InvalidSubcommand), error.get(ContextKind::InvalidArg)) {
+        (Some(ContextValue::String(unknown)), _) => {
+            words::other_command(command.filter(|command| command != unknown), unknown)
+        }
+        (_, Some(ContextValue::String(first))) if error.kind() == ErrorKind::UnknownArgument => command
+            .filter(|verb| ["run", "work"].contains(verb) && !first.starts_with('-'))
+            .map(|verb| words::needs_dashes(verb, first)),
+        _ => None,
+    };
+    if let Some(tip) = tip {
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
         error.remove(ContextKind::SuggestedSubcommand);
     }
-    let wants_json = words.skip(1).take_while(|word| word != "--").any(|word| word == "--json");
+    let wants_json = given.iter().any(|word| word == "--json");
     // If neither stream can be written, there is no other place to report that.
     let _ = match wants_json && error.use_stderr() {
         true => write(&mut io::stdout().lock(), &json_line(&words::parse_error_json(&error.to_string()))),

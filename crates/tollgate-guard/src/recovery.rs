@@ -65,6 +65,23 @@ pub struct RecoveryEntry {
     name: OsString,
 }
 
+impl RecoveryEntry {
+    /// The entry with this id, or the only one whose id begins like this.
+    pub fn named(entries: Vec<Self>, id: &str) -> Result<Self> {
+        let mut similar =
+            entries.into_iter().filter(|entry| !id.is_empty() && entry.id.starts_with(id)).peekable();
+        match (similar.next(), similar.peek().is_some()) {
+            (Some(entry), false) => Ok(entry),
+            (Some(entry), true) if entry.id == id => Ok(entry),
+            (Some(_), true) => Err(Fault::invalid_with_hint(
+                format!("several recovery entries begin with `{}`", id.escape_debug()),
+                "give more characters of the id, which `tollgate recovery list` shows",
+            )),
+            (None, _) => Err(Fault::no_recovery_entry(id)),
+        }
+    }
+}
+
 /// The files in recovery, newest first. Includes replaced files that still await their late-write check.
 pub(crate) fn list(root: &Root) -> Result<Vec<RecoveryEntry>> {
     let mut entries = Vec::new();
@@ -85,9 +102,8 @@ pub(crate) fn list(root: &Root) -> Result<Vec<RecoveryEntry>> {
 
 /// One file in recovery, with its bytes.
 pub(crate) fn read(root: &Root, id: &str) -> Result<(RecoveryEntry, Vec<u8>)> {
-    let missing = || Fault::no_recovery_entry(id);
-    let entry = list(root)?.into_iter().find(|entry| entry.id == id).ok_or_else(missing)?;
-    read_entry(root, entry)?.ok_or_else(missing)
+    let entry = RecoveryEntry::named(list(root)?, id)?;
+    read_entry(root, entry)?.ok_or_else(|| Fault::no_recovery_entry(id))
 }
 
 /// The bytes of an entry that was listed; `None` if it was deleted in the meantime.

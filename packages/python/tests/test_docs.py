@@ -1,4 +1,4 @@
-"""Every Python block of README.md and of docs/reference/python.md runs, and has no type errors."""
+"""Every Python block of docs/reference/python.md runs, and has no type errors."""
 
 import re
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 from tollgate import Workspace
 
 ROOT = Path(__file__).resolve().parents[3]
-PAGES = ["README.md", "docs/reference/python.md"]
+PAGES = ["docs/reference/python.md"]
 
 
 def blocks() -> list[tuple[str, str]]:

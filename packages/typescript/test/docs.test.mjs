@@ -1,4 +1,4 @@
-// Every TypeScript block of README.md and of docs/reference/typescript.md compiles and runs.
+// Every TypeScript block of docs/reference/typescript.md compiles and runs.
 import assert from 'node:assert/strict';
 import { execFileSync, spawnSync } from 'node:child_process';
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -14,7 +14,7 @@ const installed = dirname(dirname(fileURLToPath(import.meta.url)));
 const { REPOSITORY } = process.env;
 
 function blocks() {
-  return ['README.md', 'docs/reference/typescript.md'].flatMap((page) => {
+  return ['docs/reference/typescript.md'].flatMap((page) => {
     const text = readFileSync(join(REPOSITORY, page), 'utf8');
     const found = [...text.matchAll(/^```ts\n([\s\S]*?)^```$/gm)].map(([, block]) => block);
     assert.ok(found.length > 0, page);

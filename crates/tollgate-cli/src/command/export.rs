@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use jiff::Timestamp;
 use serde_json::json;
 use tollgate::digest::Digest;
 use tollgate::error::{At, Fault, MissingKind};
@@ -25,6 +26,7 @@ use tollgate_export::{
     VaultSource,
 };
 
+use super::moment::{FORMS, moment};
 use crate::answer::{Answer, Form, Reply};
 use crate::error::CliError;
 use crate::invocation::Invocation;
@@ -44,7 +46,7 @@ use crate::words;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example
-  tollgate export --to ndjson --since 2026-11-16T00:00:00Z | jq .action_type
+  tollgate export --to ndjson --since yesterday | jq .action_type
   tollgate export --to cloudevents --out events.jsonl
   tollgate export --to otlp --endpoint http://localhost:4318 --follow")]
 pub(crate) struct ExportArgs {
@@ -60,7 +62,7 @@ pub(crate) struct ExportArgs {
     /// Keep running and export new events
     #[arg(short, long)]
     follow: bool,
-    /// The first event: a line number, or a time [default: after the last export to this destination, else the first line]
+    /// The first event: a line number, or a time such as `yesterday` or `2h` [default: after the last export to this destination, else the first line]
     #[arg(long, value_name = "SEQ|TIME")]
     since: Option<String>,
     /// Export the events of the vault's own ledger, from all machines that share it, instead of the workspace's
@@ -85,7 +87,7 @@ fn format_parser() -> impl TypedValueParser<Value = &'static ExportFormat> {
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) fn run(invocation: &Invocation, args: &ExportArgs) -> Result<Answer, CliError> {
-    let since = args.since.as_deref().map(parse_since).transpose()?;
+    let since = args.since.as_deref().map(|text| parse_since(text, invocation.now())).transpose()?;
     let ledger = invocation.ledger()?;
     if args.out.is_some() || args.endpoint.is_some() {
         check_state(&ledger)?;
@@ -144,13 +146,14 @@ pub(crate) fn run(invocation: &Invocation, args: &ExportArgs) -> Result<Answer, 
     Ok(if rejected == 0 { Answer::Done(said) } else { Answer::NotValid(said) })
 }
 
-fn parse_since(text: &str) -> Result<FirstEvent, CliError> {
-    let seq = || text.parse().ok().map(FirstEvent::Seq);
-    let time = || text.parse().ok().map(FirstEvent::Time);
-    seq().or_else(time).ok_or_else(|| {
+fn parse_since(text: &str, now: Timestamp) -> Result<FirstEvent, CliError> {
+    if let Ok(seq) = text.parse() {
+        return Ok(FirstEvent::Seq(seq));
+    }
+    moment(text, now).map(FirstEvent::Time).map_err(|_| {
         CliError::usage(
             format!("`{}` is neither a line number nor a time", plain(text)),
-            "give a `seq` of the ledger, or a time such as `2026-11-16T12:00:00Z`",
+            format!("give a `seq` of the ledger, or a time: {FORMS}"),
         )
     })
 }

@@ -3,9 +3,11 @@
 use std::collections::VecDeque;
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use tollgate::audit::{AuditReport, AuditScope, audit};
 use tollgate::error::Fault;
@@ -15,6 +17,7 @@ use tollgate::name::Agent;
 use tollgate::tasks::VaultHome;
 
 use crate::answer::{Answer, Form, Reply, json_line};
+use crate::command::moment::moment;
 use crate::command::number::number;
 use crate::error::CliError;
 use crate::invocation::Invocation;
@@ -59,14 +62,18 @@ enum LedgerCommand {
 #[command(after_help = "\
 Example
   tollgate ledger tail -n 50
+  tollgate ledger tail --since yesterday --agent blue
   tollgate ledger tail -f --json | jq .action_type")]
 struct LedgerTailArgs {
     /// Keep running and print new lines
     #[arg(short, long)]
     follow: bool,
-    /// Number of lines
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 20, value_parser = |text: &str| number(text, 0..=1_000_000_000_usize))]
-    lines: usize,
+    /// Number of lines [default: 20; with --since, all]
+    #[arg(short = 'n', long, value_name = "N", value_parser = |text: &str| number(text, 0..=1_000_000_000_usize))]
+    lines: Option<usize>,
+    /// Only lines since this time, such as `yesterday`, `2h` or `2026-11-18`
+    #[arg(long, value_name = "TIME", value_parser = |text: &str| moment(text, Timestamp::now()))]
+    since: Option<Timestamp>,
     /// Only lines of this type
     #[arg(
         long = "type",
@@ -97,16 +104,33 @@ struct LedgerAuditArgs {
     shared: bool,
 }
 
+impl LedgerTailArgs {
+    fn lines(&self) -> usize {
+        self.lines.unwrap_or(if self.since.is_some() { usize::MAX } else { 20 })
+    }
+}
+
 /// A filter for lines.
 struct LineFilter<'a> {
     agent: Option<&'a Agent>,
     action_type: Option<&'a str>,
+    since: Option<Timestamp>,
 }
+
+/// Lines are in the order in which they were written. Their times may differ from it a little, because processes look at the clock
+/// before they wait for each other.
+const OUT_OF_ORDER: Duration = Duration::from_secs(60);
 
 impl LineFilter<'_> {
     fn takes(&self, line: &Line) -> bool {
         self.agent.is_none_or(|agent| line.agent.as_ref() == Some(agent))
             && self.action_type.is_none_or(|wanted| line.event.action_type().eq_ignore_ascii_case(wanted))
+            && self.since.is_none_or(|since| line.time >= since)
+    }
+
+    /// Whether no line before this one can be taken.
+    fn ends_at(&self, line: &Line) -> bool {
+        self.since.is_some_and(|since| line.time < since.saturating_sub(OUT_OF_ORDER).unwrap_or(since))
     }
 }
 
@@ -120,14 +144,18 @@ pub(crate) fn run(invocation: &Invocation, args: &LedgerArgs) -> Result<Answer, 
 
 fn print_tail(invocation: &Invocation, args: &LedgerTailArgs) -> Result<Answer, CliError> {
     let ledger = invocation.ledger()?;
-    let wanted = LineFilter { agent: invocation.named_agent(), action_type: args.action_type.as_deref() };
+    let wanted = LineFilter {
+        agent: invocation.named_agent(),
+        action_type: args.action_type.as_deref(),
+        since: args.since,
+    };
     if args.follow {
         return follow(invocation, &ledger, args, &wanted);
     }
-    let newest = NewestLines::of(&ledger, args.lines, &wanted)?;
+    let newest = NewestLines::of(&ledger, args.lines(), &wanted)?;
     Ok(Answer::Done(Reply {
         words: newest.lines.iter().map(words::ledger_line).collect::<Vec<_>>().join("\n"),
-        notes: newest.notes(args.lines),
+        notes: newest.notes(args.lines()),
         json: newest.lines.iter().map(Line::json).collect(),
     }))
 }
@@ -158,7 +186,7 @@ impl NewestLines {
                     if newest.end == Cursor::START {
                         newest.end = line.cursor();
                     }
-                    if newest.lines.len() == count {
+                    if newest.lines.len() == count || wanted.ends_at(&line) {
                         break;
                     }
                     if wanted.takes(&line) {
@@ -185,7 +213,7 @@ fn follow(
     let mut watch = LedgerWatch::new(ledger);
     let mut more = false;
     let mut stdout = BufWriter::new(io::stdout().lock());
-    let newest = NewestLines::of(ledger, args.lines, wanted)?;
+    let newest = NewestLines::of(ledger, args.lines(), wanted)?;
     let (mut follower, mut fresh): (_, Vec<Line>) = (ledger.follow_from(newest.end), newest.lines.into());
     loop {
         for line in &fresh {

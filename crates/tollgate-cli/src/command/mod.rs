@@ -21,6 +21,7 @@ mod ledger;
 mod man;
 mod mcp;
 mod merge;
+mod moment;
 mod move_file;
 mod number;
 mod read;

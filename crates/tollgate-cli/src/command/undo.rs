@@ -111,8 +111,7 @@ fn chosen(invocation: &Invocation, args: &UndoArgs) -> Result<Option<RecoveryEnt
         kept.retain(|kept| kept.path == path);
     }
     if let Some(id) = &args.to {
-        let missing = || Fault::no_recovery_entry(id);
-        return Ok(Some(kept.into_iter().find(|kept| kept.id == *id).ok_or_else(missing)?));
+        return Ok(Some(RecoveryEntry::named(kept, id)?));
     }
     Ok(kept.into_iter().find(|kept| kept.kind == RecoveryKind::Replaced))
 }

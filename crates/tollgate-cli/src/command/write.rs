@@ -15,7 +15,8 @@ use crate::report::change::ChangeVerb;
 /// Write stdin to a file; refused if the file has changed since it was read
 ///
 /// In a turn, the file must be as the turn last read or wrote it. With --expect, it must have exactly that hash, and the turn
-/// does not matter. With neither, the file is replaced without a check. A missing file is created, with its folders.
+/// does not matter. With neither, `unread` and `unfinished` in the configuration decide: with the values that `init` writes, the file must be as
+/// this agent last knew it, and unfinished work that it has not seen stays. A missing file is created, with its folders.
 ///
 /// A refusal changes nothing and has exit code 1. Recovery keeps the replaced bytes for a while.
 #[derive(Debug, Args)]

@@ -29,7 +29,7 @@ impl Invocation {
         self.surroundings.agent.is_some()
     }
 
-    /// The acting agent: given, else the user, else `cli`.
+    /// The acting agent: given, else the user.
     pub(crate) fn agent(&self) -> Result<Agent, CliError> {
         if let Some(agent) = &self.global.agent {
             return Ok(agent.clone());
@@ -37,8 +37,7 @@ impl Invocation {
         if let Some(agent) = &self.surroundings.agent {
             return from_environment("TOLLGATE_AGENT", agent);
         }
-        let user = self.surroundings.user.as_deref().and_then(sanitised);
-        user.map_or_else(|| Ok("cli".parse()?), Ok)
+        Ok(self.person().parse()?)
     }
 
     /// The agent that runs this process, if one does. Then what only people may do is refused.

@@ -57,7 +57,8 @@ pub(crate) fn init(
         }
         ConfigSetup::Removed | ConfigSetup::KeptAsChanged | ConfigSetup::NothingToRemove if state => {
             words += "\nkept the state (ledger, recovery) in `.tollgate`";
-            words += "\nhint: if you need neither, delete that folder while no agent works here";
+            words += "\nhint: if you need neither, delete that folder while no agent works here. When no workspace uses tollgate any \
+                      more, delete `~/.local/state/tollgate`, too";
         }
         _ => {}
     }

@@ -80,7 +80,8 @@ pub(crate) use trust::{
 };
 pub(crate) use turn::{turn_ended, turn_shown, turns};
 pub(crate) use usage::{
-    UNSET_IT, bad_line_number, bad_number, bad_variable, lines_backwards, other_command, parse_error_json,
+    UNSET_IT, bad_line_number, bad_number, bad_variable, lines_backwards, needs_dashes, other_command,
+    parse_error_json,
 };
 pub(crate) use vault::{copying, not_copied, vault_copied};
 pub(crate) use work::{

@@ -26,9 +26,13 @@ pub(crate) fn parse_error_json(text: &str) -> Value {
     })
 }
 
-/// The command that a person probably wants, who tries a name that other programs have for it.
-pub(crate) fn other_command(tried: &str) -> Option<String> {
+/// The command that a person probably wants, who tries a name that other programs have for it. `group` is the command before the
+/// name, if there is one: `ledger` in `tollgate ledger show`.
+pub(crate) fn other_command(group: Option<&str>, tried: &str) -> Option<String> {
     let command = match tried {
+        "show" | "list" | "ls" | "log" | "cat" if group == Some("ledger") => "tollgate ledger tail",
+        "ls" if let Some(group) = group => return Some(format!("to do that, run `tollgate {group} list`")),
+        _ if group.is_some() => return None,
         "log" | "logs" | "history" | "tail" => "tollgate ledger tail",
         "list" | "ls" | "tasks" | "board" => "tollgate task list",
         "restore" | "revert" | "rollback" | "checkout" => "tollgate undo",
@@ -52,6 +56,11 @@ pub(crate) fn other_command(tried: &str) -> Option<String> {
         _ => return None,
     };
     Some(format!("to do that, run `{command}`"))
+}
+
+/// What to do about a command for `run` or `work` that is not behind `--`.
+pub(crate) fn needs_dashes(verb: &str, first: &str) -> String {
+    format!("the command goes behind `--`: `tollgate {verb} -- {} ...`", plain(first))
 }
 
 // Messages for values that clap cannot parse. Clap prints them.

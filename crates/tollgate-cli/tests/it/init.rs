@@ -71,7 +71,7 @@ fn remove_removes_what_init_added() {
     workspace `[W]` (found `.tollgate`)
     removed `.tollgate/config.toml`
     kept the state (ledger, recovery) in `.tollgate`
-    hint: if you need neither, delete that folder while no agent works here
+    hint: if you need neither, delete that folder while no agent works here. When no workspace uses tollgate any more, delete `~/.local/state/tollgate`, too
     "#);
     assert!(world.path(".tollgate/ledger.jsonl").exists());
     world.puts(".tollgate/config.toml", "# mine");
@@ -82,7 +82,7 @@ fn remove_removes_what_init_added() {
     kept `.tollgate/config.toml`, because it was edited
     hint: delete it yourself if you do not need it
     kept the state (ledger, recovery) in `.tollgate`
-    hint: if you need neither, delete that folder while no agent works here
+    hint: if you need neither, delete that folder while no agent works here. When no workspace uses tollgate any more, delete `~/.local/state/tollgate`, too
     "#);
     world.holds(".tollgate/config.toml", "# mine");
 }

@@ -45,6 +45,7 @@ mod task_crash;
 mod task_rules;
 mod terminal;
 mod token;
+mod tried;
 mod trust;
 mod turn;
 mod undo;

@@ -1,4 +1,4 @@
-//! The examples in the README and in some pages of the docs run as shown.
+//! The examples in the guides and in some pages of the reference run as shown, and the README is one page.
 //!
 //! The `console` blocks are one session. Lines that start with `$` are commands for one shell, the others are their output.
 //! `[..]` stands for any text within a line.
@@ -45,9 +45,22 @@ fn matches(shown: &str, line: &str) -> bool {
     rest.ends_with(last)
 }
 
+fn read(page: &str) -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(page)).unwrap()
+}
+
 #[test]
-fn the_examples_in_the_readme_run_as_shown() {
-    runs_as_shown("README.md");
+fn the_examples_in_the_guides_run_as_shown() {
+    // What these pages show needs a compiler, or several trees.
+    let without = ["install.md", "limits.md", "troubleshooting.md", "worktrees.md"];
+    let guides = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide")).unwrap();
+    let mut pages: Vec<String> =
+        guides.map(|page| page.unwrap().file_name().into_string().unwrap()).collect();
+    pages.retain(|page| !without.contains(&page.as_str()));
+    assert!(pages.len() > 10, "{pages:?}");
+    for page in pages {
+        runs_as_shown(&format!("docs/guide/{page}"));
+    }
 }
 
 #[test]
@@ -55,11 +68,33 @@ fn the_examples_in_the_page_about_exports_run_as_shown() {
     runs_as_shown("docs/reference/exports.md");
 }
 
+#[test]
+fn the_index_names_every_page() {
+    let index = read("docs/README.md");
+    for folder in ["guide", "reference", "internals"] {
+        let pages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(folder);
+        for page in fs::read_dir(pages).unwrap() {
+            let name = page.unwrap().file_name().into_string().unwrap();
+            assert!(
+                index.contains(&format!("({folder}/{name}")),
+                "docs/README.md does not name {folder}/{name}"
+            );
+        }
+    }
+}
+
+/// A newcomer reads it before anything else.
+#[test]
+fn the_readme_has_at_most_900_words() {
+    let readme = read("README.md");
+    let words = readme.split_whitespace().filter(|word| word.contains(char::is_alphanumeric));
+    assert!(words.count() <= 900);
+}
+
 #[track_caller]
 fn runs_as_shown(page: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(page);
-    let session = session(&fs::read_to_string(path).unwrap());
-    assert!(session.len() > 5);
+    let session = session(&read(page));
+    assert!(session.len() > 2, "{page} has no examples");
     let script: String = session.iter().map(|(command, _)| format!("{command}\necho '{MARK}'\n")).collect();
     let world = World::bare();
     let ran = world.script(&format!("exec 2>&1\n{script}")).ends();

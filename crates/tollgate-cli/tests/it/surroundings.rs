@@ -22,7 +22,7 @@ fn the_agent_is_an_argument_or_a_variable_or_the_user() {
     write(&[]).env("USER", "CORP\\ada l").ends().is(0);
     assert_eq!(agent_of(&world), "CORP-ada-l");
     write(&[]).without("USER").ends().is(0);
-    assert_eq!(agent_of(&world), "cli");
+    assert_eq!(agent_of(&world), format!("uid-{}", rustix::process::getuid().as_raw()));
     write(&[]).env("TOLLGATE_AGENT", "no name").ends().is(2);
 }
 

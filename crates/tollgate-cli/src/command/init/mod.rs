@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use serde_json::json;
 use tollgate::error::{At, Fault};
 use tollgate::settings::StoreChoice;
@@ -63,12 +63,12 @@ pub(crate) struct InitArgs {
     #[arg(long, value_name = "URL", conflicts_with = "remove")]
     store: Option<String>,
 
-    /// Install hooks for an agent program in this workspace; `all` means all programs found here
-    #[arg(long = "host", value_name = "HOST", value_parser = hosts())]
+    /// Install hooks for an agent program in this workspace, or for several: `claude-code,codex`; `all` means all found here
+    #[arg(long = "host", value_name = "HOST", value_delimiter = ',', value_parser = host_parser(Some("all")))]
     hosts: Vec<String>,
 
     /// Register the MCP server with an agent program in this workspace
-    #[arg(long = "mcp", value_name = "HOST", value_parser = PossibleValuesParser::new(host::names()))]
+    #[arg(long = "mcp", value_name = "HOST", value_delimiter = ',', value_parser = host_parser(None))]
     mcp: Vec<String>,
 
     /// Remove what init added; with --host or --mcp, remove only that
@@ -76,8 +76,14 @@ pub(crate) struct InitArgs {
     remove: bool,
 }
 
-fn hosts() -> PossibleValuesParser {
-    PossibleValuesParser::new(host::names().into_iter().chain(["all"]))
+/// Reads the name of a host, which is also the name of its program: `claude`.
+fn host_parser(also: Option<&'static str>) -> impl TypedValueParser<Value = String> {
+    let host = |host: &dyn Host| PossibleValue::new(host.name()).alias(host.traces().program);
+    let values = host::ALL.into_iter().map(host).chain(also.map(PossibleValue::new));
+    PossibleValuesParser::new(values).map(|name| {
+        let named = host::ALL.into_iter().find(|host| host.traces().program == name);
+        named.map_or(name, |host| host.name().to_owned())
+    })
 }
 
 pub(crate) fn run(invocation: &Invocation, args: &InitArgs) -> Result<Answer, CliError> {

@@ -258,10 +258,6 @@ impl<'w> Real<'w> {
         }
         let (played, wrong, last) = self.model.ended();
         let said = fs::read_to_string(&log).unwrap_or_default();
-        // For the picture in the README.
-        if let Some(folder) = std::env::var_os("TOLLGATE_PICTURES") {
-            fs::write(Path::new(&folder).join(format!("{host}.txt")), &said).unwrap();
-        }
         let tail = |text: &str| {
             text.chars().rev().take(4000).collect::<Vec<_>>().into_iter().rev().collect::<String>()
         };

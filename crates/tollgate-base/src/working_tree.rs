@@ -19,6 +19,9 @@ use crate::program::{ProgramEnd, run_with_input};
 /// The longest time for an answer of git. If it takes longer, the disk is broken.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// The number of paths that a call of git names.
+const NAMED: usize = 200;
+
 /// Variables of an outer git, or of a careless shell. Each of them would lead our git to another repository.
 pub const OUTER_GIT: [&str; 15] = [
     "GIT_DIR",
@@ -157,6 +160,33 @@ impl WorkingTree {
         command.args(["--ignore-submodules=all", "--"]).args(only);
         let output = self.answer(&mut command, b"")?;
         Ok(output.split(|byte| *byte == 0).filter_map(unfinished_file).collect())
+    }
+
+    /// The numbers of lines that these files add to their versions in HEAD, and that they remove; `None` for a binary file. A file
+    /// that is as in HEAD is left out.
+    pub fn line_counts(&self, only: &[PathBuf]) -> Result<HashMap<PathBuf, Option<[u64; 2]>>> {
+        if only.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let mut command = self.git_for_content()?;
+        command.args(["diff", "--no-ext-diff", "--no-textconv", "--no-renames", "--numstat", "-z", "HEAD"]);
+        // A longer list may be too long for a call. Then git is asked about the whole tree.
+        if only.len() <= NAMED {
+            command.arg("--").args(only);
+        }
+        let output = self.answer(&mut command, b"")?;
+        let mut counts = HashMap::new();
+        for record in output.split(|byte| *byte == 0).filter(|record| !record.is_empty()) {
+            let [added, removed, path] = record.splitn_str(3, "\t").collect::<Vec<_>>()[..] else { continue };
+            let number = |word: &[u8]| word.to_str().ok()?.parse::<u64>().ok();
+            let counted = number(added).zip(number(removed)).map(|(added, removed)| [added, removed]);
+            let path = PathBuf::from(OsStr::from_bytes(path));
+            // A conflict has a second record, without lines.
+            if counts.get(&path).is_none_or(|known| *known == Some([0, 0])) {
+                counts.insert(path, counted);
+            }
+        }
+        Ok(counts)
     }
 
     /// The lines that a file adds to its version in HEAD, and those that it removes, each behind its sign.

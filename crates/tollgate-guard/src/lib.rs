@@ -8,6 +8,7 @@
 #[cfg(windows)]
 compile_error!("tollgate does not support Windows yet: its promises need more than a rename there");
 
+mod authors;
 pub mod change;
 pub mod change_list;
 pub mod commit;
@@ -53,6 +54,7 @@ mod tool_use;
 pub mod turn;
 mod turn_shard;
 mod unfinished;
+pub mod unfinished_list;
 pub mod view;
 pub mod workspace;
 

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use jiff::SignedDuration;
 
+use crate::authors::Authors;
 use crate::change::{Action, Change, CommandLook, Expected};
 use crate::disk::modified;
 use crate::explain::observe;
@@ -20,18 +21,12 @@ use crate::look::Look;
 use crate::path::FilePath;
 use crate::refusal::{ChangedBy, Harm, Reason, Stale};
 use crate::request::Request;
-use crate::root::Root;
 use crate::turn::{Extent, FileState};
 use tollgate_base::digest::Digest;
 use tollgate_base::error::Result;
 use tollgate_base::event::{Event, Mutation, UnfinishedWork};
-use tollgate_base::ledger::Line;
-use tollgate_base::name::TurnId;
 use tollgate_base::settings::Unfinished;
 use tollgate_base::working_tree::WorkingTree;
-
-/// The number of ledger lines in which to look for the author of unfinished work. Some hundred milliseconds, and only before a refusal.
-const LINES: usize = 20_000;
 
 /// A turn in which nothing was changed for this long has probably ended without a word.
 const GOES_ON: SignedDuration = SignedDuration::from_hours(1);
@@ -62,16 +57,6 @@ pub(crate) struct UnfinishedFile {
     pub(crate) state: FileState,
     pub(crate) committed: Option<Digest>,
     pub(crate) work: UnfinishedWork,
-}
-
-/// The last lines of the ledger, for questions about authors.
-struct Authors {
-    /// Newest first.
-    lines: Vec<Line>,
-    /// The newest line that gave a file its content, or deleted it.
-    newest: HashMap<(String, Option<Digest>), usize>,
-    ended: HashSet<TurnId>,
-    started: HashSet<TurnId>,
 }
 
 /// How a change treats the bytes that are there.
@@ -287,51 +272,8 @@ impl UnfinishedFiles {
     fn ledger(&mut self, request: &Request<'_>) -> Result<&Authors> {
         Ok(match self.ledger.take() {
             Some(ledger) => self.ledger.insert(ledger),
-            None => self.ledger.insert(Authors::read(request.root)?),
+            None => self.ledger.insert(Authors::read(request.root.ledger())?),
         })
-    }
-}
-
-impl Authors {
-    fn read(root: &Root) -> Result<Self> {
-        let lines: Vec<Line> = root.ledger().newest_first()?.take(LINES).map_while(Result::ok).collect();
-        let (mut newest, mut ended, mut started) = (HashMap::new(), HashSet::new(), HashSet::new());
-        for (at, line) in lines.iter().enumerate() {
-            match &line.event {
-                Event::Mutation(Mutation::File(change), _) => {
-                    let mut gave = |path: &str, hash| {
-                        newest.entry((path.to_owned(), hash)).or_insert(at);
-                    };
-                    match &change.moved_to {
-                        Some(to) => {
-                            gave(to, change.hash_after);
-                            gave(&change.target_file, None);
-                        }
-                        None => gave(&change.target_file, change.hash_after),
-                    }
-                }
-                Event::TurnEnded(_) => ended.extend(line.turn.clone()),
-                Event::TurnStarted(_) => started.extend(line.turn.clone()),
-                _ => {}
-            }
-        }
-        Ok(Self { lines, newest, ended, started })
-    }
-
-    /// The newest line that gave a file this content. Without a digest: that deleted it.
-    fn of(&self, key: &Path, digest: Option<Digest>) -> Option<&Line> {
-        self.newest.get(&(key.display().to_string(), digest)).map(|at| &self.lines[*at])
-    }
-
-    /// Whether the turn of a line goes on.
-    fn is_open(&self, line: &Line) -> bool {
-        line.turn.as_ref().is_some_and(|turn| self.started.contains(turn) && !self.ended.contains(turn))
-    }
-
-    /// The work of an agent that has given a file these bytes in a turn that has not ended.
-    fn open_work(&self, key: &Path, digest: Digest) -> Option<UnfinishedWork> {
-        let line = self.of(key, Some(digest)).filter(|line| self.is_open(line))?;
-        Some(UnfinishedWork { agent: line.agent.clone(), since: Some(line.time) })
     }
 }
 

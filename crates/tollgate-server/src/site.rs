@@ -14,6 +14,7 @@ use tollgate::error::{Fault, Result};
 use tollgate::gate::Gate;
 use tollgate::ledger::Line;
 use tollgate::name::Agent;
+use tollgate::unfinished_list;
 use tollgate::vault::Vault;
 
 use crate::board::Board;
@@ -55,7 +56,8 @@ pub struct SiteState {
     had_state: AtomicBool,
     had_vault: AtomicBool,
     board: RwLock<KeptBoard>,
-    stale: Mutex<Option<(Instant, usize)>>,
+    stale: Held<usize>,
+    unfinished: Held<Vec<(Option<Agent>, usize)>>,
     ledger: LedgerMonitor,
     /// Notified when files were changed, by any process.
     changed: Notify,
@@ -83,6 +85,33 @@ impl std::ops::Deref for BoardGuard<'_> {
 /// Counting the claims of dead owners tries the lock of every claim, so the number is reused for this long.
 const STALE_CLAIMS_HOLD: Duration = Duration::from_secs(1);
 
+/// Asking git and the ledger whose files are unfinished takes up to half a second in a large repository, so the answer is reused for
+/// this long.
+pub(crate) const LONGEST_HOLD: Duration = Duration::from_secs(2);
+
+/// A figure that is reused for a while, because finding it out is costly.
+struct Held<T>(Mutex<Option<(Instant, T)>>);
+
+impl<T> Default for Held<T> {
+    fn default() -> Self {
+        Self(Mutex::new(None))
+    }
+}
+
+impl<T: Clone> Held<T> {
+    fn get(&self, hold: Duration, find: impl FnOnce() -> Result<T>) -> Result<T> {
+        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((at, figure)) = &*held
+            && at.elapsed() < hold
+        {
+            return Ok(figure.clone());
+        }
+        let figure = find()?;
+        *held = Some((Instant::now(), figure.clone()));
+        Ok(figure)
+    }
+}
+
 /// If more lines than this were added at once, only the newest go into the feed.
 const MOST_LINES: usize = 256;
 
@@ -108,7 +137,8 @@ impl Site {
             had_state: AtomicBool::new(false),
             had_vault: AtomicBool::new(false),
             board: RwLock::default(),
-            stale: Mutex::new(None),
+            stale: Held::default(),
+            unfinished: Held::default(),
             ledger: LedgerMonitor::default(),
             changed: Notify::new(),
             form_key,
@@ -261,15 +291,15 @@ impl SiteState {
 
     /// The number of claims whose owner is gone. May be a second old.
     pub(crate) fn stale_claims(&self, vault: &Vault) -> Result<usize> {
-        let mut stale = self.stale.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((at, count)) = *stale
-            && at.elapsed() < STALE_CLAIMS_HOLD
-        {
-            return Ok(count);
-        }
-        let count = vault.reclaimable(Timestamp::now())?.len();
-        *stale = Some((Instant::now(), count));
-        Ok(count)
+        self.stale.get(STALE_CLAIMS_HOLD, || Ok(vault.reclaimable(Timestamp::now())?.len()))
+    }
+
+    /// The number of unfinished files of each agent. May be as old as [`LONGEST_HOLD`].
+    pub(crate) fn unfinished(&self, open: &OpenWorkspace) -> Result<Vec<(Option<Agent>, usize)>> {
+        let workspace = open.gate.workspace();
+        self.unfinished.get(LONGEST_HOLD, || {
+            Ok(unfinished_list::counts(&unfinished_list::list(workspace.path(), workspace.ledger())?))
+        })
     }
 
     /// Whether there was a vault at some time.

@@ -78,7 +78,7 @@
 //! - [`event`]: everything that is recorded. [`ledger`]: the record, one line each, with a chain of hashes.
 //! - [`audit`]: whether a ledger proves both promises.
 //! - [`recovery`]: the bytes that guarded writes replaced. [`conflict`]: what refused writes ran into.
-//! - [`folder`]: listing folders. [`edit`], [`part`]: what to replace in a file, and what to read of it.
+//! - [`unfinished_list`]: whose unfinished files are in a working tree. [`folder`]: listing folders. [`edit`], [`part`]: what to replace in a file, and what to read of it.
 //! - [`commit`]: how files are changed so that nothing is lost, step by step.
 //!
 //! # Limitations
@@ -111,7 +111,7 @@ pub mod worktree;
 pub use tollgate_base::{audit, digest, error, event, ledger, name, settings, visible};
 pub use tollgate_guard::{
     Swept, change_list, commit, conflict, edit, folder, gate, git_config, guard, merge, own_commit, part,
-    path, protected, recovery, refusal, shared_turn, turn, workspace,
+    path, protected, recovery, refusal, shared_turn, turn, unfinished_list, workspace,
 };
 pub use tollgate_vault as vault;
 

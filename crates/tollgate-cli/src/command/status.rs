@@ -6,44 +6,57 @@
 use std::collections::BTreeMap;
 
 use clap::Args;
+use serde_json::json;
 use tollgate::error::Fault;
 use tollgate::event::{Event, RefusalStatus};
 use tollgate::ledger::{Ledger, LineDefect};
 use tollgate::settings::GuardMode;
 use tollgate::tasks::VaultHome;
 use tollgate::turn::TurnState;
+use tollgate::unfinished_list::{self, ChangeSize, ListedFile};
 use tollgate::vault::figures::Figures;
 use tollgate::vault::state::State;
 use tollgate::visible::plain;
 use tollgate::workspace::{STATE_FOLDER, has_state, read_settings};
 
-use crate::answer::{Answer, Reply};
+use crate::answer::{Answer, Form, Reply};
 use crate::error::CliError;
 use crate::hook::checkup::glance;
 use crate::invocation::Invocation;
 use crate::report::status::{
-    AgentStatus, ClaimStatus, Hooks, HostStatus, HostUse, RefusalCount, StatusProblem, WaitingTask,
-    WorkspaceStatus,
+    AgentStatus, ClaimStatus, Hooks, HostStatus, HostUse, RefusalCount, StatusProblem, UnfinishedCount,
+    WaitingTask, WorkspaceStatus,
 };
 use crate::words;
 
 /// The number of ledger lines that are read. More lines of one day are a busy day, and then the exact number is no news.
 const LINES: usize = 5_000;
 
+/// The number of unfinished files that are listed for people.
+const LISTED: usize = 100;
+
 /// Show what is guarded here, who works here, and what waits for a person
 ///
 /// Lists the agent programs that are used here with their hooks, their MCP registration and their last call; the running
-/// agents; the claimed tasks; the tasks that await approval; the writes that were refused since midnight UTC; and problems, such
-/// as a ledger whose end is gone or an engine that does not answer. The exit code is 1 if something needs a person. `tollgate
-/// doctor` tests all of it, which takes longer.
+/// agents; the claimed tasks; the tasks that await approval; the writes that were refused since midnight UTC; how many files are
+/// unfinished, and whose they are; and problems, such as a ledger whose end is gone or an engine that does not answer. The exit
+/// code is 1 if something needs a person. `tollgate doctor` tests all of it, which takes longer.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example
   tollgate status
-  tollgate status --json | jq .pending_approvals")]
-pub(crate) struct StatusArgs {}
+  tollgate status --json | jq .pending_approvals
+  tollgate status --unfinished")]
+pub(crate) struct StatusArgs {
+    /// List the files that are in no commit, with their authors, ages and sizes
+    #[arg(long)]
+    unfinished: bool,
+}
 
-pub(crate) fn run(invocation: &Invocation, _: &StatusArgs) -> Result<Answer, CliError> {
+pub(crate) fn run(invocation: &Invocation, args: &StatusArgs) -> Result<Answer, CliError> {
+    if args.unfinished {
+        return list_unfinished(invocation);
+    }
     let (root, _) = invocation.root()?;
     let state = root.join(STATE_FOLDER);
     let settings = read_settings(&state.join("config.toml"))?;
@@ -56,7 +69,7 @@ pub(crate) fn run(invocation: &Invocation, _: &StatusArgs) -> Result<Answer, Cli
         ..WorkspaceStatus::default()
     };
     // What cannot be found out is a problem, and the rest is shown.
-    for part in [look_at_agents, look_at_ledger, look_at_tasks] {
+    for part in [look_at_agents, look_at_ledger, look_at_unfinished, look_at_tasks] {
         if let Err(fault) = part(invocation, &mut status) {
             let problem = words::fault_words(&invocation.viewpoint(), &fault);
             status.problems.push(StatusProblem::new(problem, plain(&words::hint(&fault))));
@@ -83,6 +96,34 @@ fn look_at_ledger(invocation: &Invocation, status: &mut WorkspaceStatus) -> Resu
     }
     status.refusals_today = refusals_today(invocation, &ledger)?;
     Ok(())
+}
+
+fn look_at_unfinished(invocation: &Invocation, status: &mut WorkspaceStatus) -> Result<(), Fault> {
+    let files = unfinished_list::list(&invocation.root()?.0, &invocation.ledger()?)?;
+    status.unfinished = UnfinishedCount::of(&files);
+    Ok(())
+}
+
+/// `tollgate status --unfinished`. For people only the first files, because they do not read more; for programs all.
+fn list_unfinished(invocation: &Invocation) -> Result<Answer, CliError> {
+    let root = invocation.root()?.0;
+    let files = unfinished_list::list(&root, &invocation.ledger()?)?;
+    let first = match invocation.form() {
+        Form::Json => &files[..],
+        Form::Words => &files[..files.len().min(LISTED)],
+    };
+    let sizes = unfinished_list::sizes(&root, first)?;
+    let words = words::unfinished_files(&invocation.viewpoint(), &root, &files, &sizes);
+    let rows = first.iter().zip(&sizes).map(|(file, size)| {
+        let (added, removed, bytes) = match *size {
+            ChangeSize::Lines { added, removed } => (Some(added), Some(removed), None),
+            ChangeSize::Bytes(bytes) => (None, None, Some(bytes)),
+        };
+        let ListedFile { path, agent, since, committed } = file;
+        let path = path.to_string_lossy();
+        json!({"path": path, "agent": agent, "since": since, "added": added, "removed": removed, "bytes": bytes, "committed": committed})
+    });
+    Ok(Answer::Done(Reply::new(words, rows.collect())))
 }
 
 fn look_at_tasks(invocation: &Invocation, status: &mut WorkspaceStatus) -> Result<(), Fault> {

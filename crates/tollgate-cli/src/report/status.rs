@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use tollgate::name::Agent;
 use tollgate::settings::GuardMode;
+use tollgate::unfinished_list::{ListedFile, counts};
 
 /// What is guarded here, who works here, and what waits for a person.
 #[derive(Debug, Default, Serialize)]
@@ -21,6 +22,7 @@ pub(crate) struct WorkspaceStatus {
     pub(crate) claims: Vec<ClaimStatus>,
     pub(crate) pending_approvals: Vec<WaitingTask>,
     pub(crate) refusals_today: RefusalCount,
+    pub(crate) unfinished: UnfinishedCount,
     /// What a person should do something about.
     pub(crate) problems: Vec<StatusProblem>,
     pub(crate) needs_person: bool,
@@ -92,6 +94,27 @@ pub(crate) struct RefusalCount {
     pub(crate) count: usize,
     /// The ledger has more lines of today than `status` reads.
     pub(crate) at_least: bool,
+}
+
+/// How many files are unfinished, and whose they are.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct UnfinishedCount {
+    pub(crate) files: usize,
+    pub(crate) agents: Vec<AgentFiles>,
+}
+
+/// The number of unfinished files of one agent; without an agent, of nobody who uses tollgate.
+#[derive(Debug, Serialize)]
+pub(crate) struct AgentFiles {
+    pub(crate) agent: Option<Agent>,
+    pub(crate) files: usize,
+}
+
+impl UnfinishedCount {
+    pub(crate) fn of(listed: &[ListedFile]) -> Self {
+        let agents = counts(listed).into_iter().map(|(agent, files)| AgentFiles { agent, files });
+        Self { files: listed.len(), agents: agents.collect() }
+    }
 }
 
 #[derive(Debug, Serialize)]

@@ -67,7 +67,7 @@ pub(crate) use recovery::{
 pub(crate) use refusal::refused;
 pub(crate) use run::{NoteReader, did_not_start, no_prologue, run_killed, run_notes, run_refused};
 pub(crate) use serve::{NOTIFY_NOT_TRUSTED, agent_of_server, serving};
-pub(crate) use status::{missing_vault, status};
+pub(crate) use status::{missing_vault, status, unfinished_files};
 pub(crate) use task::{
     bad_priority, bad_verdict, board, closes_a_circle, event_line, figures, imported, log_line, may_claim,
     no_vault, not_imported, not_prose, task_added, task_for_decision, task_is_there, task_shown, unfit,

@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use tollgate::settings::GuardMode;
+use tollgate::unfinished_list::{ChangeSize, ListedFile};
 use tollgate::visible::plain;
 
-use super::text::{Viewpoint, ago, count, shown};
-use crate::report::status::{Hooks, HostStatus, StatusProblem, WorkspaceStatus};
+use super::text::{Viewpoint, ago, count, counted, shown, size};
+use crate::report::status::{AgentFiles, Hooks, HostStatus, StatusProblem, UnfinishedCount, WorkspaceStatus};
 
 pub(crate) fn status(view: &Viewpoint, status: &WorkspaceStatus) -> String {
     let mut lines = Vec::new();
@@ -39,6 +40,7 @@ pub(crate) fn status(view: &Viewpoint, status: &WorkspaceStatus) -> String {
     line("approvals", some(waiting.collect(), "none pending"));
     let more = if status.refusals_today.at_least { "at least " } else { "" };
     line("refusals", format!("{more}{} today", status.refusals_today.count));
+    line("unfinished", unfinished(&status.unfinished));
     for StatusProblem { problem, hint } in &status.problems {
         lines.push(format!("problem: {problem}\n  hint: {hint}"));
     }
@@ -58,6 +60,65 @@ pub(crate) fn status(view: &Viewpoint, status: &WorkspaceStatus) -> String {
         (true, 0) => "a person is needed".into(),
         (true, problems) => format!("a person is needed: {}", count(problems, "problem")),
     });
+    lines.join("\n")
+}
+
+/// Whose unfinished files there are: `3 files: 2 by `blue`; 1 by people or other programs`.
+fn unfinished(count: &UnfinishedCount) -> String {
+    let (agents, people): (Vec<_>, Vec<_>) = count.agents.iter().partition(|of| of.agent.is_some());
+    let rest = agents.len().saturating_sub(NAMES);
+    let mut parts: Vec<String> = agents.iter().take(NAMES).map(|of| by(of)).collect();
+    if rest > 0 {
+        let files = agents[NAMES..].iter().map(|of| of.files).sum::<usize>();
+        parts.push(format!("{files} by {}", counted(rest, "other agent", "other agents")));
+    }
+    parts.extend(people.iter().map(|of| by(of)));
+    match count.files {
+        0 => "no files".to_owned(),
+        files => format!("{}: {}", counted(files, "file", "files"), parts.join("; ")),
+    }
+}
+
+fn by(of: &AgentFiles) -> String {
+    match &of.agent {
+        Some(agent) => format!("{} by `{agent}`", of.files),
+        None => format!("{} by people or other programs", of.files),
+    }
+}
+
+/// The unfinished files, of which the first have sizes and are listed.
+pub(crate) fn unfinished_files(
+    view: &Viewpoint,
+    root: &Path,
+    files: &[ListedFile],
+    sizes: &[ChangeSize],
+) -> String {
+    if files.is_empty() {
+        return "no unfinished files".into();
+    }
+    let rows: Vec<[String; 4]> = files
+        .iter()
+        .zip(sizes)
+        .map(|(file, change)| {
+            let agent = file.agent.as_ref().map_or("no agent".to_owned(), |agent| format!("`{agent}`"));
+            let age = file.since.map_or("-".to_owned(), |since| ago(view.now, since));
+            let change = match change {
+                ChangeSize::Lines { added, removed } => format!("+{added} -{removed}"),
+                ChangeSize::Bytes(bytes) => size(*bytes),
+            };
+            [agent, age, change, shown(view, &root.join(&file.path))]
+        })
+        .collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let [agents, ages, changes] = [0, 1, 2].map(width);
+    let mut lines = vec![format!("unfinished: {}", unfinished(&UnfinishedCount::of(files)))];
+    lines.extend(rows.iter().map(|[agent, age, change, path]| {
+        format!("  {agent:<agents$}  {age:<ages$}  {change:<changes$}  {path}")
+    }));
+    if files.len() > sizes.len() {
+        lines
+            .push(format!("  and {} more: `tollgate status --unfinished --json`", files.len() - sizes.len()));
+    }
     lines.join("\n")
 }
 

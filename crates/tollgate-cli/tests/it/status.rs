@@ -19,6 +19,7 @@ fn an_empty_workspace_needs_nobody() {
     claims       none
     approvals    none pending
     refusals     0 today
+    unfinished   no files
     hint: run `tollgate init` to set up this folder
     nothing needs a person
     "#);
@@ -70,6 +71,7 @@ fn programs_agents_claims_approvals_and_refusals_are_listed() {
     claims       1: `weeds.md` by `blue`
     approvals    1: `rent.md`
     refusals     1 today
+    unfinished   no files
     1 task awaits a person's decision
       hint: run `tollgate task show TASK`, then `tollgate task approve TASK`
     a person is needed
@@ -89,6 +91,7 @@ fn a_program_of_this_project_without_hooks_is_a_problem() {
     claims       none
     approvals    none pending
     refusals     0 today
+    unfinished   no files
     problem: `claude-code` is not guarded
       hint: run `tollgate init --host claude-code` to install its hooks
     a person is needed: 1 problem

@@ -1,6 +1,7 @@
 //! `GET /events?page=ADDRESS&seen=FINGERPRINT`: the parts of that page, sent again whenever they change.
 //!
-//! A page opens one such stream while it is visible. Nothing is polled: the stream sleeps until the feed wakes it. The id
+//! A page opens one such stream while it is visible. Nothing is polled: the stream sleeps until the feed wakes it. After that it
+//! looks once more when it is quiet, because some figures on the pages may be as old as [`LONGEST_HOLD`]. The id
 //! of each event is a fingerprint of the parts. A browser that reconnects sends the last fingerprint it has, and gets the
 //! parts only if they have changed.
 
@@ -19,6 +20,7 @@ use super::page::Page;
 use super::visit::Visit;
 use crate::fault_response::FaultResponse;
 use crate::feed::Subscription;
+use crate::site::LONGEST_HOLD;
 
 /// Changes within this time are shown as one. Agents may do a hundred things a second, and a person wants to read.
 const CALM: Duration = Duration::from_millis(300);
@@ -40,6 +42,8 @@ struct PageFollower {
     events: Subscription,
     seen: String,
     is_first: bool,
+    /// Everything on the page is as new as it gets until something happens.
+    is_settled: bool,
 }
 
 pub(super) async fn stream(visit: Visit, Query(query): Query<StreamQuery>, headers: HeaderMap) -> Response {
@@ -51,6 +55,7 @@ pub(super) async fn stream(visit: Visit, Query(query): Query<StreamQuery>, heade
         events: visit.site.feed.subscribe(),
         seen: last.unwrap_or(&query.seen).to_owned(),
         is_first: true,
+        is_settled: false,
         visit,
         page,
     };
@@ -66,10 +71,17 @@ impl PageFollower {
     async fn next(&mut self) -> Option<Event> {
         loop {
             if !self.is_first {
-                self.events.next().await?;
-                // Groups the changes of one burst.
-                tokio::time::sleep(CALM).await;
-                self.events = self.visit.site.feed.subscribe();
+                let event = match self.is_settled {
+                    true => Ok(self.events.next().await),
+                    false => tokio::time::timeout(LONGEST_HOLD, self.events.next()).await,
+                };
+                self.is_settled = event.is_err();
+                if let Ok(event) = event {
+                    event?;
+                    // Groups the changes of one burst.
+                    tokio::time::sleep(CALM).await;
+                    self.events = self.visit.site.feed.subscribe();
+                }
             }
             self.is_first = false;
             // If the page cannot be rendered now, try again after the next change.

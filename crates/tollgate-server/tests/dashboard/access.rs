@@ -38,6 +38,9 @@ fn busy() -> World {
         .unwrap();
     let gate = tollgate::gate::Gate::new(world.workspace());
     let _ = gate.read(&turn, "app.conf", tollgate::part::Part::Whole).unwrap();
+    world.is_a_repository();
+    assert!(world.agent(&"long".repeat(16)).writes("new", "x\n"));
+    world.hears("/", "Unfinished files");
     world
 }
 

@@ -117,6 +117,19 @@ fn every_page_is_live() {
     }
 }
 
+/// The server asks git for it at most every two seconds, and the page shows it all the same when nothing else happens.
+#[test]
+fn a_figure_that_is_reused_for_a_while_is_shown_when_it_is_known() {
+    let world = World::new();
+    world.is_a_repository();
+    assert!(world.agent("blue").writes("a", "one\n"));
+    let page = world.hears("/", "blue</span> <span class=\"quiet\">1 file</span>");
+    let mut events = Events::of(&world, "/", &seen(&page.body), None);
+    // The first is shown with the old figure.
+    assert!(world.agent("blue").writes("b", "two\n"));
+    while !events.next().data.contains("blue</span> <span class=\"quiet\">2 files</span>") {}
+}
+
 #[test]
 fn the_page_updates_once_the_folder_is_set_up() {
     let world = World::bare();

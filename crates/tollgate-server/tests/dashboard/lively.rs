@@ -147,5 +147,6 @@ pub(crate) fn lively() -> World {
     assert!(!green.writes("README.md", "# Shop\n\nRun `make all`.\n"));
     green.reads("README.md");
     assert!(green.writes("README.md", "# Shop\n\nRun `make all test`.\n"));
+    world.is_a_repository();
     world
 }

@@ -22,6 +22,25 @@ fn the_board_shows_each_state_with_owner_age_and_attempt() {
 }
 
 #[test]
+fn the_board_says_whose_files_are_in_no_commit() {
+    let world = World::new();
+    world.gets("/").lacks("Unfinished files");
+    world.is_a_repository();
+    fs::write(world.root().join("people's"), "x\n").unwrap();
+    for (agent, file) in [("red", "a"), ("blue", "b"), ("blue", "c")] {
+        assert!(world.agent(agent).writes(file, "one\n"));
+    }
+    // The state of tollgate has a file that belongs into a commit.
+    let page = world.hears("/", "Unfinished files <span class=\"count\">5</span>");
+    for (who, files) in [("blue</span>", "2 files"), ("red</span>", "1 file"), ("programs", "2 files")] {
+        page.has(&format!("{who} <span class=\"quiet\">{files}</span>"));
+    }
+    // Without git, nobody knows what is committed. The rest of the board is there.
+    fs::write(world.root().join(".git/HEAD"), "nothing").unwrap();
+    world.hears("/", "git says nothing about").has("Needs action");
+}
+
+#[test]
 fn tasks_are_called_by_their_titles() {
     let world = World::new();
     world.add("t-1", "# Water the plants\n\nplease");

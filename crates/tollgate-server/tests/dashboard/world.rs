@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -269,6 +270,12 @@ impl World {
         assert!(red.writes(file, "two\n"));
         assert!(!blue.writes(file, "three\n"));
         blue
+    }
+
+    /// Makes the workspace a git repository without a commit, so all files in it are unfinished.
+    pub(crate) fn is_a_repository(&self) {
+        let made = Command::new("git").args(["init", "-q"]).arg(self.root()).status().unwrap();
+        assert!(made.success());
     }
 
     /// One request, as a browser would send it, with these headers.

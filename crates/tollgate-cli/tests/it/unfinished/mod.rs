@@ -4,6 +4,7 @@
 //! `tollgate run`, and the hooks of an agent program, which let a command run as a transaction or only read its text.
 
 mod allowed;
+mod listed;
 mod losses;
 mod stories;
 mod workflows;

@@ -12,7 +12,10 @@ use jiff::Timestamp;
 use tollgate::error::{At, Result};
 use tollgate::settings::StoreChoice;
 use tollgate::tasks::{self, Observer, StoreLogin, TaskOptions, VaultHome, check_store};
+use tollgate::vault::TaskName;
 use tollgate::vault::checkup::SyncRound;
+use tollgate::vault::claim::Mode;
+use tollgate::vault::state::State;
 use tollgate::vault::view::{FolderView, Maintainer, Notice, ViewOptions};
 use tollgate::workspace::{STATE_FOLDER, Workspace, read_settings};
 
@@ -38,6 +41,16 @@ impl Deref for LoggedVault {
 }
 
 impl LoggedVault {
+    /// Whether the owner of a task was asked for a draft and has written none. A fault must not keep it from releasing the task.
+    pub(crate) fn lacks_draft(&self, task: &TaskName, now: Timestamp) -> bool {
+        let store = self.vault.store();
+        let Ok(Some(found)) = store.get(task, Some(State::InProgress), now) else { return false };
+        let is_heading = |line: &[u8]| line.trim_ascii_end() == b"## Draft";
+        let has_draft = |text: Vec<u8>| text.split(|byte| *byte == b'\n').any(is_heading);
+        found.record.claim.as_ref().is_some_and(|claim| claim.mode == Mode::Draft)
+            && store.read(&found, u64::MAX).is_ok_and(|text| !text.is_some_and(has_draft))
+    }
+
     /// Synchronises once with the remote, if there is one.
     pub(crate) fn sync(&self) -> Result<Option<SyncRound>> {
         self.vault.store().sync()

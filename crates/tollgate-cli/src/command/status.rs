@@ -153,6 +153,15 @@ fn look_at_tasks(invocation: &Invocation, status: &mut WorkspaceStatus) -> Resul
         let task = row.task.name.to_string();
         status.pending_approvals.push(WaitingTask { task, age_s: row.age_s });
     }
+    let stuck = tasks.vault.stuck(now)?;
+    if let Some(first) = stuck.first() {
+        let more = match stuck.len() - 1 {
+            0 => String::new(),
+            more => format!("; and {} that no agent can claim", words::count(more, "more task")),
+        };
+        let hint = "run `tollgate doctor`, which says for each task what to do";
+        status.problems.push(StatusProblem::new(plain(&format!("{first}{more}")), hint));
+    }
     for sentence in tasks.vault.figures(now)?.1.iter().filter_map(Figures::stopped) {
         let hint = "fix the command of the worker; it tries one task again by itself";
         status.problems.push(StatusProblem::new(plain(&sentence), hint));

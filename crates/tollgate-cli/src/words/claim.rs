@@ -124,6 +124,11 @@ pub(crate) fn not_the_owner(not_owner: &NotOwner) -> String {
     )
 }
 
+/// For the agent's log, in the words of the claim-by-move contract.
+pub(crate) fn verification_failed(task: &TaskName, why: &dyn std::fmt::Display) -> String {
+    format!("Claim verification failed: {}: {}", plain(task.as_str()), plain(&why.to_string()))
+}
+
 pub(crate) fn renewed(task: &TaskName, until: Option<Timestamp>) -> String {
     let task = plain(task.as_str());
     match until {

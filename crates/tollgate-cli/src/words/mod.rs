@@ -37,7 +37,7 @@ pub(crate) use claim::{
     NOT_VALID, claimed, decide, decided, decision_denied, decision_refused, draft_added, edit_is_kept,
     no_draft, nobody_decides, not_as_expected, not_claimed, not_confirmed, not_edited, not_the_owner,
     nothing_to_claim, pausing, progress_noted, reclaimed, released, renewed, skipped, skipped_faults,
-    too_long_to_decide, verified,
+    too_long_to_decide, verification_failed, verified,
 };
 pub(crate) use commit::{committed, left, not_committed, nothing_to_commit};
 pub(crate) use error::{error, error_json, fault_words, hint};

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use jiff::Timestamp;
 use tollgate::error::{Fault, MissingKind};
-use tollgate::event::Fragment;
+use tollgate::event::{Event, Fragment};
 use tollgate::ledger::Entry;
 use tollgate::name::Agent;
 use tollgate::vault::claim::{Mode, Tenure};
@@ -281,6 +281,11 @@ pub(crate) fn log_line(time: Timestamp, workspace: &Path, text: &str) -> String 
 /// An event in the log of its agent. The line does not start with the agent's name, which is the name of the log.
 pub(crate) fn event_line(entry: &Entry) -> String {
     let described = entry.event.described();
+    // The words of the claim-by-move contract.
+    if let Event::Claim(claimed) = &entry.event {
+        let detail = described.detail.map(|detail| format!(" ({detail})")).unwrap_or_default();
+        return format!("Claimed: {}{detail}", claimed.task);
+    }
     let agent = entry.agent.as_ref().map_or("-", |agent| agent.as_str());
     let mut words = String::new();
     for part in &described.sentence {

@@ -12,6 +12,7 @@ use tollgate::vault::store::TaskAfterStep;
 use tollgate::vault::{Claimed, State, TaskName};
 use tollgate::visible::plain;
 
+use super::claim::verification_failed;
 use super::error::{fault_words, hint};
 use super::text::{Viewpoint, count, seconds, shown};
 use crate::report::work::WorkSummary;
@@ -93,7 +94,7 @@ pub(crate) fn work_begins(claimed: &Claimed) -> String {
 }
 
 pub(crate) fn claim_is_gone(task: &TaskName) -> String {
-    format!("the claim on `{}` was lost before the work began", plain(task.as_str()))
+    verification_failed(task, &"the claim was lost before the work began")
 }
 
 pub(crate) fn claim_was_lost(task: &TaskName) -> String {

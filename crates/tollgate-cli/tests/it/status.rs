@@ -226,6 +226,24 @@ fn a_vault_that_is_missing_is_a_problem_everywhere() {
 }
 
 #[test]
+fn a_task_that_no_agent_may_do_is_a_problem() {
+    let world = World::with("[vault]\nagents = \"listed\"\n[agent.blue]\nallowed = [\"read\"]\n");
+    world.run("init --vault").is(0);
+    world.run("task add Read --action read").is(0);
+    assert_eq!(world.run("status --json").is(0).json()["problems"], serde_json::json!([]));
+    world.run("task add Pay --action payment").is(0);
+    world.run("task add Send --action send").is(0);
+    let problems = &world.run("status --json").is(1).json()["problems"];
+    let said = problems[0]["problem"].as_str().unwrap();
+    assert!(
+        said.contains("no `[agent.NAME]` has the action")
+            && said.ends_with("1 more task that no agent can claim"),
+        "{said}"
+    );
+    assert!(problems.as_array().unwrap().len() == 1, "{problems}");
+}
+
+#[test]
 fn writes_that_were_only_observed_do_not_count_as_refused() {
     let world = World::with("[guard]\nmode = \"observe\"\n");
     let turn = world.turn("blue");

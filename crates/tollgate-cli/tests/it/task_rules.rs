@@ -68,6 +68,12 @@ fn a_refused_claim_and_a_fault_are_in_the_log_of_the_agent_with_the_workspace() 
     let world = world("[log]\ndir = \"logs\"\n");
     world.run("task claim nothing --agent blue").is(3);
     world.run("task claim --next --agent blue").is(1);
+    for verb in ["release nothing", "renew nothing", "progress nothing found"] {
+        world
+            .run(&format!("task {verb} --claim-id c-0123456789abcdef --agent blue --json"))
+            .is(3)
+            .fault("NOT_FOUND");
+    }
     world.run("task add X").is(0);
     fs::rename(world.path("vault/Needs_Action/x.md"), world.path("x")).unwrap();
     std::os::unix::fs::symlink(world.path("x"), world.path("vault/Needs_Action/x.md")).unwrap();
@@ -75,6 +81,7 @@ fn a_refused_claim_and_a_fault_are_in_the_log_of_the_agent_with_the_workspace() 
     world.run("task add Own").is(0);
     world.run("task claim own --agent blue").is(0);
     world.run("task claim own --agent blue").is(1);
+    world.run("task release own --claim-id c-0123456789abcdef --agent blue").is(1);
     let log = fs::read_to_string(world.path("logs/agent-blue.log")).unwrap();
     let root = world.root();
     assert!(log.lines().all(|line| line.contains(&format!("Z {} ", root.display()))), "{log}");
@@ -83,6 +90,8 @@ fn a_refused_claim_and_a_fault_are_in_the_log_of_the_agent_with_the_workspace() 
         "no task can be claimed now",
         "not a plain file",
         "`blue` has claimed",
+        "Claimed: own.md (c-",
+        "Claim verification failed: own.md: claim `c-0123456789abcdef` does not own `own.md`",
     ] {
         assert!(log.contains(words), "{words}: {log}");
     }

@@ -110,6 +110,17 @@ fn a_missing_command_uses_up_no_attempt() {
 }
 
 #[test]
+fn a_draft_that_was_not_written_is_noticed() {
+    let world = world("[agent.cloud]\nsensitive = [\"payment\"]\n");
+    world.run("task add Rent --action payment").is(0);
+    let said = work(&world, "--agent cloud --once", "true").ends().is(0).stderr();
+    assert!(
+        said.contains("note: `rent.md` has no `## Draft` section, so a person has nothing to approve"),
+        "{said}"
+    );
+}
+
+#[test]
 fn a_sensitive_action_is_drafted_approved_and_executed_once() {
     let roles = "[agent.cloud]\nallowed = [\"triage\"]\nsensitive = [\"payment\"]\n\
                  [agent.local]\nallowed = [\"payment\"]\n";
@@ -304,7 +315,7 @@ fn each_agent_has_a_log() {
     assert_eq!(lines.len(), 3, "{log}");
     assert_eq!(lines[0], "`blue` is working on the tasks in `vault`");
     assert!(
-        lines[1].starts_with("claimed x.md (c-") && lines[1].ends_with(", attempt 1, mode execute)"),
+        lines[1].starts_with("Claimed: x.md (c-") && lines[1].ends_with(", attempt 1, mode execute)"),
         "{log}"
     );
     assert!(

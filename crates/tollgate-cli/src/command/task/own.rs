@@ -4,8 +4,9 @@ use std::thread::sleep;
 
 use clap::Args;
 use serde_json::json;
+use tollgate::error::Fault;
 use tollgate::vault::block::Verdict;
-use tollgate::vault::claim::{ClaimId, Mode};
+use tollgate::vault::claim::ClaimId;
 use tollgate::vault::retry::with_retry;
 use tollgate::vault::shown::noted_json;
 use tollgate::vault::state::State;
@@ -142,6 +143,7 @@ pub(crate) fn verify(invocation: &Invocation, args: &TaskVerifyArgs) -> Result<A
 }
 
 /// Carries out a verb of the owner, and answers with what it did; or refuses it, if the call names a claim that does not own the task.
+/// The agent's log has why it was not carried out.
 fn as_owner<T>(
     invocation: &Invocation,
     tasks: &LoggedVault,
@@ -149,14 +151,41 @@ fn as_owner<T>(
     verb: impl Fn(&ClaimId) -> tollgate::error::Result<Owned<T>>,
     said: impl FnOnce(&ClaimId, T) -> Reply,
 ) -> Result<Answer, CliError> {
+    let log = |text: &str| {
+        if let Ok(agent) = invocation.agent() {
+            tasks.logs.line(&agent, invocation.now(), text);
+        }
+    };
+    let done = carried_out(invocation, tasks, claim, verb, said);
+    match done {
+        Ok(Ok(said)) => Ok(Answer::Done(said)),
+        Ok(Err(not_owner)) => {
+            log(&words::verification_failed(&claim.task, &not_owner));
+            Ok(Answer::NotValid(Reply::noted(words::not_the_owner(&not_owner), not_owner.json())))
+        }
+        Err(error) => {
+            log(&words::error(&invocation.viewpoint(), &error));
+            Err(error)
+        }
+    }
+}
+
+fn carried_out<T>(
+    invocation: &Invocation,
+    tasks: &LoggedVault,
+    claim: &ClaimRef,
+    verb: impl Fn(&ClaimId) -> tollgate::error::Result<Owned<T>>,
+    said: impl FnOnce(&ClaimId, T) -> Reply,
+) -> Result<Result<Reply, NotOwner>, CliError> {
     let done = match own_claim(invocation, tasks, claim)? {
         Ok(id) => with_retry(|| verb(&id), &sleep)?.map(|done| said(&id, done)),
         Err(not_owner) => Err(not_owner),
     };
-    Ok(match done {
-        Ok(said) => Answer::Done(said),
-        Err(not_owner) => Answer::NotValid(Reply::noted(words::not_the_owner(&not_owner), not_owner.json())),
-    })
+    let exists = || tasks.vault.store().get(&claim.task, None, invocation.now());
+    match done {
+        Err(NotOwner { owner: None, .. }) if exists()?.is_none() => Err(Fault::no_task(&claim.task).into()),
+        done => Ok(done),
+    }
 }
 
 pub(crate) fn renew(invocation: &Invocation, args: &TaskRenewArgs) -> Result<Answer, CliError> {
@@ -204,7 +233,7 @@ pub(crate) fn release(invocation: &Invocation, args: &TaskReleaseArgs) -> Result
     }
     let how =
         Release { verdict: args.result, to: args.to, note: args.note.clone(), output: None, counts: true };
-    let lacks_draft = args.result == Verdict::Success && lacks_draft(invocation, &tasks, task);
+    let lacks_draft = args.result == Verdict::Success && tasks.lacks_draft(task, invocation.now());
     let verb = |id: &ClaimId| tasks.vault.release(task, id, &how, invocation.now());
     as_owner(invocation, &tasks, &args.claim, verb, |_, landed| {
         let mut said = Reply::new(words::released(task, &landed), landed.json());
@@ -215,14 +244,4 @@ pub(crate) fn release(invocation: &Invocation, args: &TaskReleaseArgs) -> Result
         }
         said
     })
-}
-
-/// Whether the owner was asked for a draft and has written none. A fault must not keep it from releasing the task.
-fn lacks_draft(invocation: &Invocation, tasks: &LoggedVault, task: &TaskName) -> bool {
-    let store = tasks.vault.store();
-    let Ok(Some(found)) = store.get(task, Some(State::InProgress), invocation.now()) else { return false };
-    let has_draft =
-        |text: Vec<u8>| text.split(|byte| *byte == b'\n').any(|line| line.trim_ascii_end() == b"## Draft");
-    found.record.claim.as_ref().is_some_and(|claim| claim.mode == Mode::Draft)
-        && store.read(&found, u64::MAX).is_ok_and(|text| !text.is_some_and(has_draft))
 }

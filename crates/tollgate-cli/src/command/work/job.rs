@@ -160,15 +160,21 @@ impl Shift<'_> {
             JobRelease::GiveBack(why) => return self.give_back(&claimed, why),
             JobRelease::Release(how) => how,
         };
+        let success = how.verdict == Verdict::Success;
+        let lacks_draft = success && self.tasks.lacks_draft(task, self.invocation.now());
         let landed = match self.insist(&claimed, &how) {
             Ok(landed) => landed,
             Err(ended) => return ended,
         };
-        let success = how.verdict == Verdict::Success;
         self.show(&words::work_ended(task, &landed, success, how.note.as_deref(), began.elapsed()));
         match landed.slot.state() {
             State::Done => JobResult::Done,
-            State::PendingApproval if success => JobResult::Drafted,
+            State::PendingApproval if success => {
+                if lacks_draft {
+                    self.tell(&format!("note: {}", words::no_draft(&landed.task)));
+                }
+                JobResult::Drafted
+            }
             _ => JobResult::Failed,
         }
     }

@@ -5,6 +5,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -248,8 +249,12 @@ impl State {
         }
         let step = self.script.get_mut(self.next)?;
         self.next += 1;
-        if let Some(before) = &mut step.before {
-            before();
+        // A panic would only end this thread, and the program asks again.
+        if let Some(before) = &mut step.before
+            && let Err(why) = catch_unwind(AssertUnwindSafe(before))
+        {
+            let why = why.downcast_ref::<String>().map_or("a check failed", String::as_str);
+            self.wrong.push(format!("before act {} {:?}: {why}", self.next - 1, step.act));
         }
         Some(match &step.act {
             Act::AddLine(style, line) => {

@@ -240,14 +240,22 @@ impl Invocation {
     fn protected(&self) -> Protected {
         let Surroundings { state, config, runtime, uid, .. } = &self.surroundings;
         let own = [state, config, runtime].into_iter().flatten().map(|folder| folder.join("tollgate"));
-        let named = Surroundings::folder_in("GIT_CONFIG_GLOBAL");
-        let of_git = git_config::of_user(Surroundings::home().as_deref(), config.as_deref(), named);
         // Also what links lead to that are in the user's home.
         let home = Surroundings::home().map(|home| private::without_links(&home));
         let of_programs = host::own_settings(home.as_deref());
         let of_programs = of_programs.into_iter().flat_map(|file| [private::without_links(&file), file]);
-        let paths = own.chain(turn_folders_without_runtime(*uid)).chain(of_git).chain(of_programs).collect();
+        let paths = own
+            .chain(turn_folders_without_runtime(*uid))
+            .chain(self.git_settings())
+            .chain(of_programs)
+            .collect();
         Protected { paths, anywhere: host::switches(), ..Protected::default() }
+    }
+
+    /// The files with the user's configuration of git.
+    fn git_settings(&self) -> Vec<PathBuf> {
+        let named = Surroundings::folder_in("GIT_CONFIG_GLOBAL");
+        git_config::of_user(Surroundings::home().as_deref(), self.surroundings.config.as_deref(), named)
     }
 
     /// The gate. If the environment names a claim, it lets nothing through once the claim is lost.

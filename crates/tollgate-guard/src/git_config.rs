@@ -122,6 +122,13 @@ pub fn of_user(home: Option<&Path>, config: Option<&Path>, named: Option<PathBuf
     files
 }
 
+/// Whether this file, which did not exist before, names a command as a configuration of the user.
+pub fn brings_command(file: &Path) -> bool {
+    let is_configuration =
+        !file.ends_with("attributes") && file.metadata().is_ok_and(|found| found.is_file());
+    is_configuration && fs::read(file).is_ok_and(|new| plants_command(b"", &new))
+}
+
 /// Whether the file `from`, when it comes to the path `to`, plants a command in git's configuration, or another configuration. `None`: nobody knows what
 /// will be in the file.
 pub(crate) fn comes_with_command(from: Option<&Path>, to: &Path) -> bool {

@@ -38,6 +38,8 @@ pub struct ViewChanges {
     pub folders: Vec<(PathBuf, Option<u32>)>,
     /// Files that must still be what they were when the command started, though the command only read them.
     pub reads: Vec<(PathBuf, StartState)>,
+    /// Protected paths outside of the workspace that the command has changed, absolute.
+    pub outside: Vec<PathBuf>,
 }
 
 pub(crate) fn commit(
@@ -59,6 +61,12 @@ pub(crate) fn commit(
     let removed: Vec<PathBuf> = removed.map(|(path, _)| root.path().join(path)).filter(is_checkout).collect();
     let request = Request { removed: &removed, ..request };
     let mut refusals = Vec::new();
+    for path in &changes.outside {
+        refusals.extend(object(&request, &FilePath::trusted(path.clone()), Reason::Protected)?);
+    }
+    if !refusals.is_empty() {
+        return refuse(&request, refusals);
+    }
     let is_protected = |(path, mode): &&(PathBuf, Option<u32>)| {
         request.protects_from_command(&root.path().join(path), mode.is_none())
     };

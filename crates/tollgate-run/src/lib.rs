@@ -33,9 +33,9 @@ use tollgate_guard::gate::Gate;
 pub use available::{Availability, available};
 pub use level::{LEVEL_VARIABLE, RunLevel, RunMode};
 use outcome::LevelAttempt;
-pub use outcome::{AfterRun, ChangedFile, ReadFile, RunEnd, RunNote, RunOutcome};
+pub use outcome::{AfterRun, ChangedFile, ReadFile, RunEnd, RunNote, RunOutcome, SetAside};
 pub use record::{RecordFile, RunRecord};
-pub use request::{ChangedRead, ReadsCount, RunRequest};
+pub use request::{ChangedRead, NewSettings, ReadsCount, RunRequest};
 pub use supervisor::Supervisor;
 
 /// The level of the run in which this process is, as the kernel says, whatever the variables are.

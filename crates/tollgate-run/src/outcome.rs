@@ -79,6 +79,15 @@ impl RunOutcome {
     }
 }
 
+/// A protected file outside of the workspace that did not exist when a run started, and what was done about it when the run ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SetAside {
+    /// The file.
+    pub file: PathBuf,
+    /// Where its bytes are now.
+    pub kept: PathBuf,
+}
+
 /// Something that the agent should know about a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -105,6 +114,8 @@ pub enum RunNote {
     Weaker(String),
     /// tollgate could not judge a system call of the command, so it failed.
     NotJudged(String),
+    /// This protected file outside of the workspace came while the command ran.
+    SetAside(SetAside),
 }
 
 /// What is left to do after a run, when its result is known.
@@ -189,6 +200,12 @@ impl fmt::Display for RunNote {
             Self::NotJudged(fault) => {
                 write!(f, "a system call of the command failed, because tollgate could not judge it: {fault}")
             }
+            Self::SetAside(SetAside { file, kept }) => write!(
+                f,
+                "`{}` came while this command ran, and disables hooks or names commands for git: it is `{}` now",
+                file.display(),
+                kept.display()
+            ),
             Self::Weaker(reason) => write!(f, "a stronger level is not possible here: {reason}"),
             Self::LeftBehind => {
                 f.write_str("the command left processes behind: what they change is committed when they end")

@@ -3,10 +3,12 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use tollgate_guard::turn::TurnState;
 
 use crate::level::RunMode;
+use crate::outcome::SetAside;
 use crate::supervisor::Supervisor;
 
 /// What to do if a file that the command only read was changed while it ran.
@@ -18,6 +20,9 @@ pub enum ChangedRead {
     /// The run is refused: the result is as if nothing else had happened in the meantime.
     Refuse,
 }
+
+/// Sets aside what a run must not have brought. Asked when its command has ended, and again when the last of its processes has.
+pub type NewSettings = Rc<dyn Fn() -> Vec<SetAside>>;
 
 /// A command to run.
 pub struct RunRequest<'a> {
@@ -35,6 +40,9 @@ pub struct RunRequest<'a> {
     pub closed: Vec<PathBuf>,
     /// Folders in these that the command may change directly, absolute. Those around them stay where they are, too.
     pub open: Vec<PathBuf>,
+    /// Looks for protected files outside of the workspace that did not exist before: nothing can be mounted over those. In a
+    /// transaction.
+    pub new_settings: NewSettings,
     /// Whether the command is known to keep running, or to leave processes behind that do.
     pub keeps_running: bool,
     /// The turn to which the reads and writes of the command belong.

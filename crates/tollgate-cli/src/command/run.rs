@@ -222,6 +222,7 @@ fn guarded(
         pass,
         closed,
         open,
+        new_settings: invocation.new_settings(),
         keeps_running: args.keep_running,
         turn: turn.as_ref(),
         // The hook that asks for the record knows what the agent gets to see.

@@ -107,6 +107,35 @@ pub(crate) fn own_settings(home: Option<&Path>) -> Vec<PathBuf> {
     files.filter(|file| file.is_absolute() && !is_special(file)).collect()
 }
 
+/// The user's own settings of all programs that do not exist yet.
+pub(crate) struct MissingSettings {
+    home: Option<PathBuf>,
+    files: Vec<(&'static dyn Host, PathBuf)>,
+}
+
+impl MissingSettings {
+    /// Those that do not exist now.
+    pub(crate) fn find(home: Option<PathBuf>) -> Self {
+        let own =
+            |host: &'static dyn Host, home| host.own_settings(home).into_iter().map(move |file| (host, file));
+        let files = ALL.into_iter().flat_map(|host| own(host, home.as_deref()));
+        let files = files.filter(|(_, file)| file.is_absolute() && !file.exists()).collect();
+        Self { home, files }
+    }
+
+    /// One that exists by now, and disables hooks or our server in all workspaces, as far as `doctor` can tell.
+    pub(crate) fn disabling(&self) -> Option<&Path> {
+        // A folder without settings of its own.
+        let (home, nowhere) = (self.home.as_deref(), Path::new("/no/such/folder"));
+        let (_, file) = self.files.iter().find(|(host, file)| {
+            let named = format!("`{}`", file.display());
+            let off = || [host.hooks_off(home, nowhere), host.server_off(home, nowhere)];
+            file.exists() && off().into_iter().flatten().any(|why| why.contains(&named))
+        })?;
+        Some(file)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -131,7 +131,8 @@ impl Host for Opencode {
     fn server_off(&self, home: Option<&Path>, root: &Path) -> Option<String> {
         let folders = [Some(root.join(".opencode")), Some(root.to_owned()), own_folder(home)];
         let files = |folder: PathBuf| ["opencode.jsonc", "opencode.json"].map(|name| folder.join(name));
-        let settings = SettingsFiles::read(folders.into_iter().flatten().flat_map(files));
+        let files = folders.into_iter().flatten().flat_map(files);
+        let settings = SettingsFiles::read(files.chain(own_folder(home).map(|own| own.join("config.json"))));
         let off = |value: &Value| *value == false;
         let patterns = ["tools.tollgate*", "tools.tollgate_*", "tools.*"];
         settings

@@ -1,13 +1,20 @@
 //! The run in which this process is, for which it works, or which it starts.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
 use tollgate::name::Agent;
-use tollgate_run::RunLevel;
+use tollgate_base::private;
+use tollgate_guard::git_config::brings_command;
 use tollgate_run::door::INNER;
+use tollgate_run::{NewSettings, RunLevel, SetAside};
 
 use super::{Invocation, from_environment};
 use crate::error::CliError;
+use crate::host::MissingSettings;
 use crate::replace::{FileAccess, make_folder};
 use crate::surroundings::{CARRIED, Surroundings};
 
@@ -41,6 +48,22 @@ impl Invocation {
         real.filter(|path| !root.starts_with(path)).collect()
     }
 
+    /// Looks, when a run has ended, for settings in the user's home that did not exist before, and that disable the guard of an agent
+    /// program or name commands for git. It sets them aside. Those that exist are closed in the view.
+    pub(crate) fn new_settings(&self) -> NewSettings {
+        let home = Surroundings::home().map(|home| private::without_links(&home));
+        let of_programs = MissingSettings::find(home);
+        let of_git: Vec<_> = self.git_settings().into_iter().filter(|file| !file.exists()).collect();
+        Rc::new(move || {
+            let of_git = of_git.iter().filter(|file| brings_command(file));
+            let mut files: Vec<_> = of_git.filter_map(|file| set_aside(file)).collect();
+            while let Some(file) = of_programs.disabling().and_then(set_aside) {
+                files.push(file);
+            }
+            files
+        })
+    }
+
     /// The folders in the user's home in which these files and folders are, and those above. A command could otherwise rename such a
     /// folder, and make another one with other files. Outermost first.
     pub(crate) fn fixed_folders(&self, closed: &[PathBuf], root: &Path) -> Vec<PathBuf> {
@@ -56,4 +79,19 @@ impl Invocation {
         folders.dedup();
         folders
     }
+}
+
+/// Gives a file a name beside it that no program reads.
+fn set_aside(file: &Path) -> Option<SetAside> {
+    let name = |number: u32| {
+        let mut name = OsString::from(file);
+        name.push(format!(".refused-{number}"));
+        PathBuf::from(name)
+    };
+    (1..=1000).map(name).find_map(|kept| {
+        match renameat_with(CWD, file, CWD, &kept, RenameFlags::NOREPLACE) {
+            Err(Errno::EXIST) => None,
+            renamed => Some(renamed.ok().map(|()| SetAside { file: file.to_owned(), kept })),
+        }
+    })?
 }

@@ -6,6 +6,7 @@
 //!
 //! If anything dies, only the folder of the run is left, which the next run or sweep removes.
 
+mod children;
 mod composite;
 mod hash;
 pub(crate) mod ignored;
@@ -20,19 +21,17 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus};
-use std::time::Duration;
+use std::process::{Child, Command};
+use std::rc::Rc;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::inotify::{CreateFlags, init};
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Pid, PidfdFlags, WaitOptions, getegid, geteuid, pidfd_open, wait};
+use rustix::process::{Pid, PidfdFlags, WaitOptions, getegid, geteuid, pidfd_open};
 
 use tollgate_base::error::{At, Fault, Result};
-use tollgate_base::lock::Pauses;
 use tollgate_guard::change::{Action, Change, CommandLook, StartState};
 use tollgate_guard::gate::Gate;
 use tollgate_guard::guard::{Outcome, Refused};
@@ -41,6 +40,7 @@ use tollgate_guard::turn::{Extent, FileState, TurnState};
 use tollgate_guard::view::ViewChanges;
 use tollgate_guard::workspace::{STATE_FOLDER, Workspace};
 
+use self::children::{children_are_left, status_of, wait_for_any};
 use self::composite::Composite;
 use self::ignored::IgnoreRules;
 use self::layer::{Layer, LayerChanges};
@@ -51,18 +51,14 @@ use self::view::{CommandView, ENTERED, WATCHED, layer_folders};
 use self::why_not::reason;
 use crate::door::{self, FOLDER_VARIABLE};
 use crate::level::{LEVEL_VARIABLE, RunLevel};
-use crate::outcome::{AfterRun, ChangedFile, LevelAttempt, ReadFile, RunEnd, RunNote, RunOutcome};
-use crate::request::{ChangedRead, ReadsCount, RunRequest};
+use crate::outcome::{AfterRun, ChangedFile, LevelAttempt, ReadFile, RunEnd, RunNote, RunOutcome, SetAside};
+use crate::request::{ChangedRead, NewSettings, ReadsCount, RunRequest};
 use crate::supervisor::Supervisor;
 use crate::sys;
 use crate::sys::seccomp::Filter;
 
 /// The number of files up to which a command shows what it reads to the agent. A command that reads more searches.
 pub(crate) const MOST_SHOWN: usize = 16;
-
-/// How long tollgate waits for processes that a command has left behind before it says so. Many programs clean up behind
-/// themselves in this way, and need a few milliseconds.
-const ABOUT_TO_END: Duration = Duration::from_millis(20);
 
 /// How long reports about reads are collected before they are taken. The kernel keeps 16,384 of them, and the fastest search
 /// makes some 500 in a millisecond.
@@ -83,6 +79,7 @@ pub(crate) struct Transaction {
     composite: Option<Composite>,
     committed: HashMap<PathBuf, FileState>,
     looked: CommandLook,
+    new_settings: NewSettings,
     /// The mounts of the view. The kernel needs time to forget what a command has looked up in them, so they stay until the
     /// caller knows the result.
     mounts: Option<File>,
@@ -109,6 +106,7 @@ pub(crate) fn run(gate: &Gate, request: &RunRequest<'_>) -> Result<LevelAttempt>
     reach.open.clone_from(&request.open);
     let mut transaction = Transaction::begin(gate, reach, Some(()))?;
     let door = door::open(transaction.folder.path()).ok();
+    transaction.new_settings = request.new_settings.clone();
     if request.reads_count == ReadsCount::Later {
         transaction.looked = CommandLook::ForItself;
     }
@@ -184,6 +182,7 @@ impl Transaction {
             composite,
             committed,
             looked: CommandLook::ForAgent,
+            new_settings: Rc::new(Vec::new),
             mounts,
         })
     }
@@ -313,12 +312,21 @@ impl Transaction {
             }
             ChangedRead::Note => Vec::new(),
         };
-        let (refused, writes) = self.commit(gate, request.turn, found, serial)?;
+        let outside = (self.new_settings)();
+        notes.extend(outside.iter().cloned().map(RunNote::SetAside));
+        let (refused, writes) = self.commit(gate, request.turn, found, serial, outside)?;
         let reads = self.count_reads(gate, request, reads, shown)?;
         let after = match (left_behind, &refused) {
             (true, None) => AfterRun::of(|gate, turn| self.finish(gate, turn)),
-            // If processes are left, they keep their view. What they change goes nowhere.
-            (_, Some(_)) | (false, None) => AfterRun::of(|_, _| self.clean_up()),
+            (false, _) => AfterRun::of(|_, _| self.clean_up()),
+            // They keep their view. What they change goes nowhere.
+            (true, Some(_)) => AfterRun::of(|_, _| {
+                let new_settings = self.new_settings.clone();
+                self.clean_up()?;
+                while wait_for_any(WaitOptions::empty())?.is_some() {}
+                new_settings();
+                Ok(())
+            }),
         };
         Ok(RunOutcome { level: RunLevel::Transaction, end, refused, reads, writes, notes, after })
     }
@@ -352,12 +360,14 @@ impl Transaction {
         turn: &dyn TurnState,
         found: LayerChanges,
         reads: Vec<(PathBuf, StartState)>,
+        outside: Vec<SetAside>,
     ) -> Result<(Option<Refused>, Vec<ChangedFile>)> {
         let LayerChanges { files, folders, times, ignored, .. } = found;
         let is_link = |change: &&Change| matches!(change.action, Action::Link(_));
         let links: HashSet<PathBuf> =
             files.iter().filter(is_link).map(|change| change.path.clone()).collect();
-        let changes = ViewChanges { level: RunLevel::Transaction.word(), files, folders, reads };
+        let outside = outside.into_iter().map(|set_aside| set_aside.file).collect();
+        let changes = ViewChanges { level: RunLevel::Transaction.word(), files, folders, reads, outside };
         let applied = match gate.commit_view(turn, changes)? {
             Outcome::Done(applied) => applied,
             Outcome::Refused(refused) => return Ok((Some(refused), Vec::new())),
@@ -436,7 +446,8 @@ impl Transaction {
             self.reads.take(names);
         }
         let found = self.look()?;
-        self.commit(gate, turn, found, Vec::new())?;
+        let outside = (self.new_settings)();
+        self.commit(gate, turn, found, Vec::new(), outside)?;
         self.clean_up()
     }
 
@@ -444,44 +455,5 @@ impl Transaction {
     fn clean_up(self) -> Result<()> {
         drop((self.mounts, self.reads));
         self.folder.remove()
-    }
-}
-
-fn status_of(pid: Pid) -> Result<RunEnd> {
-    loop {
-        if let Some((ended, status)) = wait_for_any(WaitOptions::empty())?
-            && ended == pid
-        {
-            return Ok(match (status.code(), status.signal()) {
-                (Some(code), _) => RunEnd::Exited(u8::try_from(code).unwrap_or(u8::MAX)),
-                (None, signal) => RunEnd::Killed(signal.unwrap_or(0)),
-            });
-        }
-    }
-}
-
-/// Waits for any child. `None` if there is none, or none has ended.
-fn wait_for_any(options: WaitOptions) -> Result<Option<(Pid, ExitStatus)>> {
-    loop {
-        return match wait(options) {
-            Ok(ended) => Ok(ended.map(|(pid, status)| (pid, ExitStatus::from_raw(status.as_raw())))),
-            Err(rustix::io::Errno::CHILD) => Ok(None),
-            Err(rustix::io::Errno::INTR) => continue,
-            Err(error) => Err(error).at("wait for", "the command"),
-        };
-    }
-}
-
-/// Whether processes of the command are still running, and not just about to end.
-fn children_are_left() -> Result<bool> {
-    let mut pauses = Pauses::lasting(ABOUT_TO_END);
-    loop {
-        match wait(WaitOptions::NOHANG) {
-            Ok(Some(_)) | Err(rustix::io::Errno::INTR) => {}
-            Ok(None) if pauses.pause() => {}
-            Ok(None) => return Ok(true),
-            Err(rustix::io::Errno::CHILD) => return Ok(false),
-            Err(error) => return Err(error).at("wait for", "the command"),
-        }
     }
 }

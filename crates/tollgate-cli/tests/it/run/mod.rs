@@ -9,6 +9,7 @@ mod kinds;
 mod knowledge;
 mod limits;
 mod mounted;
+mod new_settings;
 mod process;
 mod reach;
 mod sandbox;

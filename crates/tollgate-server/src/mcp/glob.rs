@@ -336,6 +336,12 @@ mod tests {
         {
             assert_eq!(Glob::new(&pattern).unwrap_err(), TooComplex);
         }
+        assert!(Glob::new(&"a".repeat(LONGEST)).is_ok());
+        // 32 patterns.
+        let expanded =
+            |bytes: usize| Glob::new(&format!("{}{}", "{a,b}".repeat(5), "x".repeat(bytes / 32 - 5)));
+        assert!(expanded(EXPANDED).is_ok());
+        assert_eq!(expanded(EXPANDED + 32).unwrap_err(), TooComplex);
     }
 
     #[test]

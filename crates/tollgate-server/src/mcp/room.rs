@@ -129,6 +129,13 @@ mod tests {
             assert_eq!(free(&space), 0, "a request of any size gets in alone");
             drop(all);
             assert_eq!(free(&space), UNITS as usize);
+            let mut small = Vec::new();
+            for _ in 0..1024 {
+                small.push(space.enter(1).await);
+            }
+            assert!(space.0.clone().try_acquire_owned().is_err(), "another request waits");
+            small.pop();
+            assert!(space.0.clone().try_acquire_owned().is_ok());
         });
     }
 }

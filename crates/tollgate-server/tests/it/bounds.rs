@@ -61,7 +61,10 @@ fn an_edit_of_a_large_file_is_refused_with_a_reason() {
     let why = server.client.fails("write_file", json!({"path": "large", "content": "\u{fffd}"}));
     assert!(why.contains("U+FFFD"), "{why}");
     assert!(peak(&server) < 150, "{} MiB", peak(&server));
-    // A file at the limit can be edited.
+    // A file at the limit can be edited, and one beyond it cannot.
+    endless(&folder.path().join("larger"), (16 << 20) + 1);
+    let why = server.client.fails("edit_file", json!({"path": "larger", "edits": edits}));
+    assert!(why.contains("larger than 16 MiB"), "{why}");
     let text = format!("one{}", "\n".repeat((16 << 20) - 3));
     std::fs::write(folder.path().join("small"), text).unwrap();
     server.client.done("edit_file", json!({"path": "small", "edits": edits}));

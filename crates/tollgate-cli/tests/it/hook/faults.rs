@@ -279,8 +279,10 @@ fn large_payloads_are_answered_and_too_large_ones_block() {
         let answer =
             in_a_gigabyte(&world, host, &agent.before(&Tool::Write("a.txt", &text), "c").to_string());
         assert!(answer.contains("STALE_FILE") && answer.len() < 4096, "{host}: {} bytes", answer.len());
-        let answer = in_a_gigabyte(&world, host, &" ".repeat(65 << 20));
-        assert!(answer.contains("larger than 64 MiB"), "{host}: {} bytes", answer.len());
+        for (size, is_too_large) in [(64 << 20, false), ((64 << 20) + 1, true)] {
+            let answer = in_a_gigabyte(&world, host, &" ".repeat(size));
+            assert_eq!(answer.contains("larger than 64 MiB"), is_too_large, "{host}, {size}: {answer}");
+        }
         // Nested so deeply that a recursive parser would run out of stack.
         let answer = in_a_gigabyte(&world, host, &"[".repeat(10 << 20));
         assert!(answer.contains("cannot understand"), "{host}: {} bytes", answer.len());

@@ -4,7 +4,8 @@
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a benchmark prints, and may fail")]
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -12,11 +13,12 @@ use std::time::{Duration, Instant};
 /// The program as the linker wrote it.
 const BUILT: &str = env!("CARGO_BIN_EXE_tollgate");
 
-/// What a person does before the measured commit.
+/// What makes a commit cost more: what a person has staged before, and hooks of the repository.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Staged {
+enum Beside {
     Nothing,
-    AFile,
+    AStagedFile,
+    Hooks,
 }
 
 struct Bench {
@@ -30,11 +32,29 @@ fn main() {
     println!("|---|---|---|---|---|");
     for (files, rounds) in [(10, 30), (1_000, 20), (50_000, 7)] {
         let folder = bench.repository(files);
-        bench.compare(&format!("one file of {files}"), &folder, 1, rounds, Staged::Nothing);
-        bench.compare(&format!("one file of {files}, another staged"), &folder, 1, rounds, Staged::AFile);
+        bench.compare(&format!("one file of {files}"), &folder, 1, rounds, Beside::Nothing);
+        bench.compare(
+            &format!("one file of {files}, another staged"),
+            &folder,
+            1,
+            rounds,
+            Beside::AStagedFile,
+        );
     }
     let folder = bench.keep.path().join("w1000");
-    bench.compare("100 files of 1000", &folder, 100, 10, Staged::Nothing);
+    // Somebody has staged a file in it.
+    run(Command::new("git").args(["commit", "-q", "-m", "staged"]), &folder);
+    for changed in [20, 500] {
+        bench.compare(&format!("{changed} files of 1000"), &folder, changed, 10, Beside::Nothing);
+    }
+    for hook in ["pre-commit", "commit-msg"] {
+        let path = folder.join(".git/hooks").join(hook);
+        fs::write(&path, "#!/bin/sh\nexit 0\n").unwrap();
+        fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
+    }
+    for changed in [1, 20, 500] {
+        bench.compare(&format!("{changed} files of 1000, two hooks"), &folder, changed, 10, Beside::Hooks);
+    }
 }
 
 impl Bench {
@@ -58,16 +78,16 @@ impl Bench {
         folder
     }
 
-    fn compare(&self, title: &str, folder: &Path, changed: usize, rounds: usize, staged: Staged) {
+    fn compare(&self, title: &str, folder: &Path, changed: usize, rounds: usize, beside: Beside) {
         let names: Vec<String> = (0..changed).map(name).collect();
         let (mut git, mut tollgate) = (Vec::new(), Vec::new());
         for _ in 0..rounds {
-            self.prepare(folder, &names, staged);
+            self.prepare(folder, &names, beside);
             // What an agent does to commit its own files and nothing that others have staged.
             let mut command = Command::new("git");
             command.args(["commit", "-q", "-m", "changes", "--"]).args(&names);
             git.push(run(&mut command, folder));
-            self.prepare(folder, &names, staged);
+            self.prepare(folder, &names, beside);
             let mut command = Command::new(self.program());
             tollgate.push(run(command.args(["commit", "-m", "changes", "--agent", "blue"]), folder));
         }
@@ -80,16 +100,16 @@ impl Bench {
         );
     }
 
-    fn prepare(&self, folder: &Path, names: &[String], staged: Staged) {
-        for name in names {
-            let text = format!("{:?}\n{}", Instant::now(), "some text\n".repeat(20));
-            let from = self.keep.path().join("text");
-            fs::write(&from, text).unwrap();
-            let mut command = Command::new(self.program());
-            command.args(["write", name, "--agent", "blue"]).stdin(fs::File::open(from).unwrap());
-            run(&mut command, folder);
-        }
-        if staged == Staged::AFile {
+    fn prepare(&self, folder: &Path, names: &[String], beside: Beside) {
+        let text = format!("{:?}\n{}", Instant::now(), "some text\n".repeat(20));
+        let changes: Vec<_> =
+            names.iter().map(|name| serde_json::json!({"path": name, "content": text})).collect();
+        let from = self.keep.path().join("changes");
+        fs::write(&from, serde_json::to_vec(&changes).unwrap()).unwrap();
+        let mut command = Command::new(self.program());
+        command.args(["apply", "--agent", "blue"]).stdin(fs::File::open(from).unwrap());
+        run(&mut command, folder);
+        if beside == Beside::AStagedFile {
             fs::write(folder.join("staged"), format!("{:?}", Instant::now())).unwrap();
             run(Command::new("git").args(["add", "staged"]), folder);
         }

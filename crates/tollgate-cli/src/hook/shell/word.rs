@@ -7,17 +7,13 @@ pub(super) struct Word {
     pub(super) raw: String,
     /// Its value, if the text alone determines it.
     pub(super) value: Option<String>,
-    /// If it is a pattern of file names: the value with its quoted characters escaped. Braces, as in `{a,b}.txt`, count as `*`.
+    /// If it is a pattern of file names: the value with its quoted characters escaped.
     pub(super) pattern: Option<String>,
 }
 
 impl Word {
     pub(super) fn text(text: &str) -> Self {
         Self { raw: text.to_owned(), value: Some(text.to_owned()), pattern: None }
-    }
-
-    pub(super) fn unknown() -> Self {
-        Self::default()
     }
 
     pub(super) fn as_text(&self) -> Option<&str> {

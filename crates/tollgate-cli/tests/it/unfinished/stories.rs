@@ -11,7 +11,7 @@ use crate::world::{World, hash};
 const COMMITTED: &str = "one\ntwo\n";
 const TEXT: &str = "one\ntwo\nunfinished\n";
 /// Where a command is judged by what it does to `.git`, too.
-const DOORS: [Door; 2] = [Door::Transaction, Door::Hooks];
+const DOORS: [Door; 3] = [Door::Transaction, Door::Hooks, Door::Reader];
 
 /// A checkout in which `blue` has changed `f`.
 fn unfinished(door: Door) -> World {
@@ -43,8 +43,10 @@ fn payload(world: &World) -> Value {
 
 #[test]
 fn an_agent_whose_diff_showed_the_change_has_seen_it() {
-    let door = Door::Hooks;
-    for look in ["git diff", "git diff HEAD", "git diff f", "git --no-pager diff -- f", "cat f"] {
+    let looks = ["git diff", "git diff HEAD", "git diff f", "git --no-pager diff -- f", "cat f"];
+    for (door, look) in
+        [Door::Hooks, Door::Reader].into_iter().flat_map(|door| looks.map(|look| (door, look)))
+    {
         for command in ["git commit -q -a -m x", "git checkout -q f", "git stash -q", "rm f", "echo mine > f"]
         {
             let world = unfinished(door);
@@ -57,25 +59,28 @@ fn an_agent_whose_diff_showed_the_change_has_seen_it() {
 
 #[test]
 fn what_a_diff_of_the_index_showed_may_be_committed() {
-    let door = Door::Hooks;
-    let world = unfinished(door);
-    world.script("git add f").ends().is(0);
-    let red = Agent::new(&world, "red", door);
-    runs(&red, "git diff --cached");
-    runs(&red, "git commit -q -m x");
+    for door in [Door::Hooks, Door::Reader] {
+        let world = unfinished(door);
+        world.script("git add f").ends().is(0);
+        let red = Agent::new(&world, "red", door);
+        runs(&red, "git diff --cached");
+        runs(&red, "git commit -q -m x");
+    }
 }
 
 #[test]
 fn a_command_that_does_not_show_the_change_is_no_look() {
-    let door = Door::Hooks;
-    for look in [
+    let looks = [
         "git diff --stat",
         "git diff > /dev/null",
         "git status",
         "git show",
         "git diff | head -n 4",
         "ls -l f",
-    ] {
+    ];
+    for (door, look) in
+        [Door::Hooks, Door::Reader].into_iter().flat_map(|door| looks.map(|look| (door, look)))
+    {
         let world = unfinished(door);
         let red = Agent::new(&world, "red", door);
         assert!(!runs(&red, look).contains("+unfinished"), "{look}");
@@ -197,7 +202,9 @@ fn a_stash_of_another_agent_stays() {
             let before = shown(&world);
             let red = Agent::new(&world, "red", door);
             let answer = red.runs(command);
-            if !answer.is_refused() || !answer.said.contains("blue") || shown(&world) != before {
+            // Of a command whose text is read, the ledger does not say that it stashed something.
+            let is_named = answer.said.contains("blue") || door == Door::Reader;
+            if !answer.is_refused() || !is_named || shown(&world) != before {
                 wrong.push(format!("{door:?}, `{command}`: {}", answer.said));
                 continue;
             }
@@ -206,6 +213,21 @@ fn a_stash_of_another_agent_stays() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Nobody sees what a command does whose text is read. What appeared while it ran is work of its agent.
+#[test]
+fn what_a_command_made_its_agent_may_destroy_and_no_other() {
+    let make = "python3 -c \"open('new', 'w').write('x'); open('f', 'a').write('x')\"";
+    for command in ["git clean -q -fd", "git checkout -q .", "git add -A && git commit -q -m x", "rm new f"] {
+        let world = checkout(Door::Reader);
+        let (blue, red) = (Agent::new(&world, "blue", Door::Reader), Agent::new(&world, "red", Door::Reader));
+        runs(&red, "true");
+        runs(&blue, make);
+        runs(&red, "true");
+        assert!(red.runs(command).is_refused(), "{command}");
+        runs(&blue, command);
+    }
 }
 
 #[test]

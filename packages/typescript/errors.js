@@ -32,6 +32,7 @@ class HardLinked extends Refused {}
 class ReadOnly extends Refused {}
 class TextNotFound extends Refused {}
 class Fenced extends Refused {}
+class OtherTree extends Refused {}
 
 class Denied extends TollgateError {
   get reason() {
@@ -64,6 +65,7 @@ const REFUSALS = {
   READ_ONLY: ReadOnly,
   TEXT_NOT_FOUND: TextNotFound,
   FENCED: Fenced,
+  OTHER_TREE: OtherTree,
 };
 
 function kind({ kind, payload }) {
@@ -91,5 +93,5 @@ function errorOf(thrown) {
 
 module.exports = {
   TollgateError, Refused, StaleFile, FileBusy, UnreadFile, UnreadableFile, OutsideWorkspace, ProtectedPath, NotAFile,
-  HardLinked, ReadOnly, TextNotFound, Fenced, Denied, NothingToClaim, NotOwner, Fault, NotFound, errorOf,
+  HardLinked, ReadOnly, TextNotFound, Fenced, OtherTree, Denied, NothingToClaim, NotOwner, Fault, NotFound, errorOf,
 };

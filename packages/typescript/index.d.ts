@@ -231,6 +231,8 @@ export class ReadOnly extends Refused {}
 export class TextNotFound extends Refused {}
 /** The turn works under a claim that is lost: stop working on that task. */
 export class Fenced extends Refused {}
+/** The file is in another working tree of the repository than the one in which the agent began. */
+export class OtherTree extends Refused {}
 
 /** The vault did not give the task, or the caller does not own it. */
 export class Denied extends TollgateError {

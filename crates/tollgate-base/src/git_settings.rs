@@ -10,6 +10,8 @@ pub struct GitSettings {
     pub commit: CommitRule,
     /// Whether the commits of `tollgate commit` name the agent in a trailer.
     pub commit_trailers: bool,
+    /// Whether an agent changes files only in the working tree in which it began.
+    pub stay: bool,
 }
 
 /// What an agent may commit.

@@ -13,7 +13,7 @@ use std::time::Duration;
 use bstr::ByteSlice;
 
 use crate::digest::Digest;
-use crate::error::{Fault, Result};
+use crate::error::{At, Fault, Result};
 use crate::program::{ProgramEnd, run_with_input};
 
 /// The longest time for an answer of git. If it takes longer, the disk is broken.
@@ -57,7 +57,7 @@ impl WorkingTree {
     }
 
     /// The working tree whose root this folder is. git skips a `.git` that is not a repository.
-    fn at(top: &Path) -> Option<Self> {
+    pub fn at(top: &Path) -> Option<Self> {
         let git = top.join(".git");
         let git_dir = match fs::metadata(&git).ok()?.is_dir() {
             true => git,
@@ -69,12 +69,107 @@ impl WorkingTree {
         git_dir.join("HEAD").symlink_metadata().is_ok().then(|| Self { top: top.to_owned(), git_dir })
     }
 
+    /// The working tree whose git directory this is: a folder `.git`, or that of a submodule, whose configuration names the tree.
+    pub fn of(git_dir: &Path) -> Option<Self> {
+        if git_dir.ends_with(".git") {
+            return Self::at(git_dir.parent()?).filter(|tree| tree.git_dir == git_dir);
+        }
+        let mut command = Command::new("git");
+        command.arg("--git-dir").arg(git_dir).args(["config", "core.worktree"]);
+        OUTER_GIT.iter().for_each(|name| drop(command.env_remove(name)));
+        let tree = Self { top: git_dir.to_owned(), git_dir: git_dir.to_owned() };
+        let named = tree.answer(&mut command, b"").ok()?;
+        let top = git_dir.join(OsStr::from_bytes(named.trim_ascii())).canonicalize().ok()?;
+        Self::at(&top).map(|found| Self { git_dir: git_dir.to_owned(), ..found })
+    }
+
+    /// The git directories of the submodules, and of those in them.
+    pub fn submodules(&self) -> Vec<PathBuf> {
+        let (mut found, mut folders) = (Vec::new(), vec![self.git_dir.join("modules")]);
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+                let path = entry.path();
+                if path.join("HEAD").is_file() && path.join("objects").is_dir() {
+                    folders.push(path.join("modules"));
+                    found.push(path);
+                } else if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                    // The name of a submodule may have several parts.
+                    folders.push(path);
+                }
+            }
+        }
+        found
+    }
+
     /// Where git keeps what all working trees of the repository share: branches, objects, the stash.
     pub fn common_dir(&self) -> PathBuf {
         match fs::read(self.git_dir.join("commondir")) {
             Ok(text) => self.git_dir.join(OsStr::from_bytes(text.trim_ascii())),
             Err(_) => self.git_dir.clone(),
         }
+    }
+
+    /// Whether it is that of a submodule.
+    pub fn is_submodule(&self) -> bool {
+        self.git_dir != self.top.join(".git") && !self.git_dir.join("commondir").exists()
+    }
+
+    /// The roots of the other working trees of the repository. None if this is no working tree but the folder of a bare repository.
+    pub fn others(&self) -> Result<Vec<PathBuf>> {
+        if !self.common_dir().join("worktrees").exists() {
+            return Ok(Vec::new());
+        }
+        let output = self.answer(self.git().args(["worktree", "list", "--porcelain"]), b"")?;
+        // The first line of an entry has the path, the other lines say what is there.
+        let trees = output.split_str("\n\n").filter(|entry| !entry.lines().any(|line| line == b"bare"));
+        let path = |entry: &[u8]| {
+            Some(PathBuf::from(OsStr::from_bytes(entry.lines().next()?.strip_prefix(b"worktree ")?)))
+        };
+        let mut trees: Vec<PathBuf> =
+            trees.filter_map(path).filter_map(|tree| tree.canonicalize().ok()).collect();
+        match trees.iter().position(|tree| *tree == self.top) {
+            Some(at) => drop(trees.remove(at)),
+            None => trees.clear(),
+        }
+        Ok(trees)
+    }
+
+    /// Those of these absolute paths that git ignores. A folder ends with `/`.
+    pub fn ignored(&self, paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
+        let input = paths.iter().flat_map(|path| [path.as_os_str().as_bytes(), b"\0"].concat());
+        let input: Vec<u8> = input.collect();
+        // It takes paths literally, and does not know the option for that. Its exit status says whether there are any.
+        let mut command = self.git();
+        command.args(["--no-literal-pathspecs", "check-ignore", "-z", "--stdin"]);
+        let ignored = self.end_of(&mut command, &input)?.output;
+        let ignored = ignored.split(|byte| *byte == 0).filter(|path| !path.is_empty());
+        Ok(ignored.map(|path| PathBuf::from(OsStr::from_bytes(path))).collect())
+    }
+
+    /// The folders in the root that git ignores.
+    pub fn ignored_folders(&self) -> Result<Vec<PathBuf>> {
+        let entries = fs::read_dir(&self.top).at("list the folder", &self.top)?.flatten();
+        let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        // With a slash at the end.
+        let folders: Vec<PathBuf> = folders.map(|entry| entry.path().join("")).collect();
+        let ignored = self.ignored(&folders)?;
+        Ok(ignored.into_iter().map(|folder| folder.components().collect()).collect())
+    }
+
+    /// Whether a commit of any branch has these bytes at this path, relative to the root.
+    pub fn has_committed(&self, path: &Path) -> Result<bool> {
+        let mut as_path = OsString::from("--path=");
+        as_path.push(path);
+        let mut hash = self.git_for_content()?;
+        hash.arg("hash-object").arg(as_path).arg("--").arg(self.top.join(path));
+        let object = self.answer(&mut hash, b"")?;
+        let object = object.trim_ascii().to_str_lossy().into_owned();
+        let mut find = self.git();
+        find.args(["log", "--all", "--format=%H", "-1"])
+            .arg(format!("--find-object={object}"))
+            .arg("--")
+            .arg(path);
+        Ok(!self.answer(&mut find, b"")?.is_empty())
     }
 
     /// A call of git in this working tree, to which arguments are added.
@@ -198,11 +293,31 @@ impl WorkingTree {
         Ok(names.map(|name| PathBuf::from(OsStr::from_bytes(name))).collect())
     }
 
+    /// The stashes, oldest first.
+    pub fn stashes(&self) -> Vec<String> {
+        fs::read(self.common_dir().join("logs/refs/stash")).map_or(Vec::new(), |log| stashes_in(&log))
+    }
+
     /// The lines that a file adds to its version in HEAD, and those that it removes, each behind its sign.
     pub fn changed_lines(&self, path: &Path) -> Result<String> {
-        let mut command = self.git_for_content()?;
-        command.args(["diff", "--no-ext-diff", "--no-textconv", "--no-color", "-U0", "HEAD", "--"]).arg(path);
-        let diff = self.answer(&mut command, b"")?;
+        self.lines_of(&["diff".as_ref()], &["HEAD".as_ref(), "--".as_ref(), path.as_os_str()])
+    }
+
+    /// The lines that a stash adds and removes, each behind its sign. That of its untracked files come last.
+    pub fn stash_lines(&self, stash: &str) -> Result<String> {
+        let [base, untracked] = ["^1", "^3"].map(|parent| format!("{stash}{parent}"));
+        let mut lines = self.lines_of(&["diff".as_ref()], &[base.as_ref(), stash.as_ref()])?;
+        if self.agrees(self.git().args(["rev-parse", "-q", "--verify", &untracked]))? {
+            lines += &self.lines_of(&["show".as_ref(), "--format=".as_ref()], &[untracked.as_ref()])?;
+        }
+        Ok(lines)
+    }
+
+    /// The changed lines that a call of git prints.
+    fn lines_of(&self, command: &[&OsStr], what: &[&OsStr]) -> Result<String> {
+        let mut git = self.git_for_content()?;
+        git.args(command).args(["--no-ext-diff", "--no-textconv", "--no-color", "-U0"]).args(what);
+        let diff = self.answer(&mut git, b"")?;
         let hunks = diff.to_str_lossy();
         let lines = hunks
             .lines()
@@ -232,6 +347,12 @@ impl WorkingTree {
         let object = OsStr::from_bytes(object.trim_ascii());
         self.agrees(self.git().args(["cat-file", "-e"]).arg(object))
     }
+}
+
+/// The stashes that git's log of them has, oldest first.
+pub fn stashes_in(log: &[u8]) -> Vec<String> {
+    let stash = |line: &[u8]| line.split(|byte| *byte == b' ').nth(1)?.to_str().ok().map(str::to_owned);
+    log.lines().filter_map(stash).collect()
 }
 
 /// A file in the status of a tree, and the object of the version in HEAD.

@@ -351,7 +351,7 @@ impl Invocation {
 
     /// What this agent knew in earlier turns and commands, if the settings ask for it.
     pub(crate) fn session(&self, gate: &Gate, agent: &Agent) -> Result<Session, Fault> {
-        match (&gate.workspace().settings().guard).into() {
+        match gate.workspace().settings().into() {
             _ if self.inner_state().is_some() => Ok(Session::default()),
             Leaves::Known => self.new_turns()?.session(agent),
             Leaves::Nothing => Ok(Session::default()),
@@ -371,6 +371,7 @@ where
 fn judged_later(mut settings: Settings) -> Settings {
     settings.guard.unread = Unread::Allow;
     settings.guard.unfinished = Unfinished::Allow;
+    settings.git.stay = false;
     settings
 }
 

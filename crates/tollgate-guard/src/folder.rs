@@ -16,6 +16,7 @@ use crate::disk::{Spot, gone_is_none};
 use crate::explain::refuse;
 use crate::guard::{changeable, lock};
 use crate::lost_claim::fenced;
+use crate::other_tree;
 use crate::path::FilePath;
 use crate::place::{LastLink, Located};
 use crate::refusal::{Outcome, Reason, Refusal};
@@ -118,8 +119,10 @@ pub(crate) fn create(request: &Request<'_>, path: &Path) -> Result<Outcome<FileP
     let Some(place) = changeable(root, path, LastLink::Follow, Reason::Protected, &mut refusals)? else {
         return refuse(request, refusals);
     };
-    if let Some(refusal) = fenced(request, place.path())? {
-        return refuse(request, vec![refusal]);
+    for refusal in [fenced(request, place.path())?, other_tree::refusal(request, place.path())?] {
+        if let Some(refusal) = refusal {
+            return refuse(request, vec![refusal]);
+        }
     }
     make_durable_folders(root, place.missing.iter().chain([&place.relative]))?;
     match root.folder.open_below(&place.relative) {
@@ -135,6 +138,12 @@ pub(crate) fn move_to(request: &Request<'_>, path: &Path, to: &Path) -> Result<O
     let from = changeable(root, path, LastLink::Follow, Reason::Protected, &mut refusals)?;
     let to = changeable(root, to, LastLink::Follow, Reason::Protected, &mut refusals)?;
     let (Some(from), Some(to)) = (from, to) else { return refuse(request, refusals) };
+    for end in [&from, &to] {
+        refusals.extend(other_tree::refusal(request, end.path())?);
+    }
+    if !refusals.is_empty() {
+        return refuse(request, refusals);
+    }
     if to.relative.starts_with(&from.relative) {
         return Err(Fault::invalid(format!("`{}` cannot be moved into itself", from.path())));
     }

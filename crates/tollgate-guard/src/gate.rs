@@ -120,7 +120,7 @@ impl Gate {
 
     /// Writes the ledger line of a turn that began elsewhere.
     pub fn record_turn_start(&self, turn: &dyn TurnState) -> Result<()> {
-        git_rules::note_head(&self.workspace, turn)?;
+        git_rules::turn_begins(&self.workspace, turn)?;
         self.record(turn, Event::TurnStarted(TurnMark {}))
     }
 

@@ -15,6 +15,7 @@ use jiff::Timestamp;
 use crate::change::Change;
 use crate::disk::changed_at;
 use crate::explain::object;
+use crate::other_tree;
 use crate::path::FilePath;
 use crate::refusal::{Harm, Reason, Refusal, Stale};
 use crate::repository::{ChangedRepository, Moment, STASH_LOG};
@@ -26,6 +27,9 @@ use tollgate_base::digest::Digest;
 use tollgate_base::error::Result;
 use tollgate_base::settings::{CommitRule, Unfinished};
 use tollgate_base::working_tree::WorkingTree;
+
+/// The number of stashes that are compared with what an agent was shown, the newest first.
+const STASHES: usize = 20;
 
 /// The folders of an operation that git has begun and not ended: an agent goes on with its own.
 const UNDER_WAY: [&str; 2] = ["rebase-merge/orig-head", "rebase-apply/orig-head"];
@@ -63,14 +67,34 @@ pub struct CommitContent {
     pub paths: Vec<PathBuf>,
 }
 
-/// The turn learns where HEAD is.
-pub(crate) fn note_head(root: &Root, turn: &dyn TurnState) -> Result<()> {
+/// The turn learns where HEAD is, and its session which other working trees there are.
+pub(crate) fn turn_begins(root: &Root, turn: &dyn TurnState) -> Result<()> {
+    other_tree::session_goes_on(root, turn.session())?;
     if root.settings().git.commit == CommitRule::Any {
         return Ok(());
     }
     let Some(tree) = WorkingTree::around(root.path()) else { return Ok(()) };
-    let head = of_git(&tree, "HEAD");
-    turn.observe(&head, now(&head), Extent::Whole)
+    for git_dir in [tree.git_dir.clone()].into_iter().chain(tree.submodules()) {
+        let head = FilePath::trusted(git_dir.join("HEAD"));
+        turn.observe(&head, now(&head), Extent::Whole)?;
+    }
+    Ok(())
+}
+
+/// The stashes whose whole change was shown to the agent, as files that its turn can know.
+pub(crate) fn shown_stashes(
+    root: &Root,
+    is_shown: impl Fn(&str) -> bool,
+) -> Result<Vec<(FilePath, FileState)>> {
+    let Some(tree) = WorkingTree::around(root.path()) else { return Ok(Vec::new()) };
+    let mut shown = Vec::new();
+    for stash in tree.stashes().iter().rev().take(STASHES) {
+        let lines = tree.stash_lines(stash)?;
+        if !lines.is_empty() && is_shown(&lines) {
+            shown.push((of_git(&tree, Path::new("stash").join(stash)), object_state(stash)));
+        }
+    }
+    Ok(shown)
 }
 
 /// Why a command must not do what it did to repositories.
@@ -160,6 +184,10 @@ fn commits(
 
 /// The branch is another one than the agent knows.
 fn other_branch(request: &Request<'_>, repository: &ChangedRepository) -> Result<Objections> {
+    // HEAD of a submodule is mostly on no branch, and moves with every commit.
+    if repository.tree.is_submodule() && repository.head(Moment::Before).branch.is_none() {
+        return Ok(Vec::new());
+    }
     let head = of_git(&repository.tree, "HEAD");
     let state = now(&head);
     let known = request.turn.get(&head)?.map(|sighting| sighting.baseline(Extent::Part));

@@ -18,6 +18,7 @@ use crate::heal::heal;
 use crate::judge::{by_mode, is_busy, judge, judge_now, objection};
 use crate::look::Look;
 use crate::lost_claim::fenced;
+use crate::other_tree;
 use crate::path::FilePath;
 use crate::place::{LastLink, Located, Place, Way};
 pub use crate::refusal::{Outcome, Refused};
@@ -318,6 +319,11 @@ fn plan(
     change: Change,
     unfinished: &mut UnfinishedFiles,
 ) -> Result<std::result::Result<Plan, Refusal>> {
+    if let Some(to) = &to
+        && let Some(refusal) = other_tree::refusal(request, to.path())?
+    {
+        return Ok(Err(refusal));
+    }
     if place.way.is_link {
         return plan_link(request, place, to, &change);
     }
@@ -369,6 +375,9 @@ fn plan_link(
     }
     if let Some(to) = to.as_ref().filter(|to| root.protected_names_below(to.path()).next().is_some()) {
         return refusal(to.path(), Reason::Protected);
+    }
+    if let Some(refusal) = other_tree::refusal(request, place.path())? {
+        return Ok(Err(refusal));
     }
     // A link may lead nowhere, for example in a circle. What is outside of the workspace is not read.
     if let Ok(target) = root.follow(&change.path)

@@ -38,6 +38,9 @@ pub(crate) fn judge(
     if request.root.settings().guard.mode == GuardMode::Off {
         return Ok(Ok(Base::Any));
     }
+    if unfinished.is_in_other_tree(request, &way.path)? {
+        return Ok(Err(Reason::OtherTree));
+    }
     let base = match compared(request, way, change)? {
         Ok(base) => base,
         Err(reason) => return Ok(Err(reason)),

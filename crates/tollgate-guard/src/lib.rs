@@ -30,6 +30,7 @@ mod judge;
 mod look;
 mod lost_claim;
 pub mod merge;
+mod other_tree;
 pub mod own_commit;
 pub mod part;
 pub mod path;

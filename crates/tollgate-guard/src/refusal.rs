@@ -136,6 +136,8 @@ pub enum Reason {
     Outside,
     /// The path belongs to tollgate, to a host's hooks or to the vault's own folders.
     Protected,
+    /// The file is in another working tree of the repository than the one in which the agent began.
+    OtherTree,
     /// The path is not a regular file but a directory, a FIFO or a device.
     NotAFile,
     /// The file has other names (hard links), and a replacement would separate them.
@@ -299,6 +301,8 @@ pub enum Resolution {
     RetryLater,
     /// Use another path.
     ChooseAnotherPath,
+    /// Make the change in your own working tree.
+    StayInTree,
     /// Let a person decide.
     AskAPerson,
     /// Stop working on the task: it is no longer yours.
@@ -318,6 +322,7 @@ impl Refusal {
             Reason::Unreadable => (ErrorType::UnreadableFile, Resolution::ReadRequired),
             Reason::Outside => (ErrorType::OutsideWorkspace, Resolution::ChooseAnotherPath),
             Reason::Protected => (ErrorType::ProtectedPath, Resolution::ChooseAnotherPath),
+            Reason::OtherTree => (ErrorType::OtherTree, Resolution::StayInTree),
             Reason::NotAFile => (ErrorType::NotAFile, Resolution::ChooseAnotherPath),
             Reason::HardLinked => (ErrorType::HardLinked, Resolution::AskAPerson),
             Reason::ReadOnly => (ErrorType::ReadOnly, Resolution::AskAPerson),
@@ -416,6 +421,12 @@ impl Refusal {
             Reason::Protected => (
                 "The path is reserved and cannot be changed by an agent.".into(),
                 "Choose another path, or ask a person to make the change.",
+            ),
+            Reason::OtherTree => (
+                "The file is in another working tree of this repository than the one in which you began."
+                    .into(),
+                "Make the change in your own working tree. If it must be made there, ask a person: they can start you in that \
+                 tree, or set `stay = false` under `[git]`.",
             ),
             Reason::NotAFile => (
                 "The target is not a regular file.".into(),

@@ -53,27 +53,25 @@ pub(crate) enum Moment {
 impl ChangedRepository {
     /// The repositories in the workspace that these changes are about.
     pub(crate) fn all(root: &Root, changes: &[Change]) -> Vec<Self> {
-        let mut found: BTreeMap<PathBuf, BTreeMap<PathBuf, Option<PathBuf>>> = BTreeMap::new();
+        // By git directory: the working tree, and the changed files.
+        let mut found: BTreeMap<PathBuf, Self> = BTreeMap::new();
         for change in changes {
-            let mut parts = change.path.iter();
-            let top: PathBuf = parts.by_ref().take_while(|part| *part != ".git").collect();
-            let name: PathBuf = parts.collect();
-            if name.as_os_str().is_empty() {
-                continue;
-            }
+            let path = root.path().join(&change.path);
+            let Some(git_dir) = git_dir_of(&path, root.path()) else { continue };
+            let Ok(name) = path.strip_prefix(&git_dir) else { continue };
             let file = match &change.action {
                 Action::CopyOf { file, .. } => Some(file.clone()),
                 Action::Delete => None,
                 _ => continue,
             };
-            found.entry(top).or_default().insert(name, file);
+            if let Some(known) = found.get_mut(&git_dir) {
+                known.files.insert(name.to_owned(), file);
+            } else if let Some(tree) = WorkingTree::of(&git_dir) {
+                let files = BTreeMap::from([(name.to_owned(), file)]);
+                found.insert(git_dir, Self { tree, files });
+            }
         }
-        let repository = |(top, files): (PathBuf, _)| {
-            let top = root.path().join(top);
-            let tree = WorkingTree::around(&top).filter(|tree| tree.top == top)?;
-            (tree.git_dir == top.join(".git")).then_some(Self { tree, files })
-        };
-        found.into_iter().filter_map(repository).collect()
+        found.into_values().collect()
     }
 
     /// A repository of which nothing has changed yet: after is as before.
@@ -232,9 +230,37 @@ impl ChangedRepository {
     pub(crate) fn stash_files(&self, stash: &str) -> Result<Vec<(PathBuf, String)>> {
         let mut command = self.tree.git();
         command.args(["diff-tree", "-r", "--raw", "--no-abbrev", "--no-renames", "-z"]);
-        let first_parent = format!("{stash}^1");
-        Ok(raw_changes(&self.tree.answer(command.args([&first_parent, stash]), b"")?))
+        let [first_parent, untracked] = ["^1", "^3"].map(|parent| format!("{stash}{parent}"));
+        let mut files = raw_changes(&self.tree.answer(command.args([&first_parent, stash]), b"")?);
+        if self.tree.agrees(self.tree.git().args(["rev-parse", "-q", "--verify", &untracked]))? {
+            let mut command = self.tree.git();
+            command.args([
+                "diff-tree",
+                "-r",
+                "--root",
+                "--no-commit-id",
+                "--raw",
+                "--no-abbrev",
+                "-z",
+                &untracked,
+            ]);
+            files.extend(raw_changes(&self.tree.answer(&mut command, b"")?));
+        }
+        Ok(files)
     }
+}
+
+/// The git directory that a file is in, if it is in one in this folder: `.git`, or that of a submodule in it.
+fn git_dir_of(path: &Path, root: &Path) -> Option<PathBuf> {
+    let inside = || path.ancestors().skip(1).take_while(|folder| folder.starts_with(root));
+    let is_submodule = |folder: &&Path| {
+        folder.iter().any(|part| part == "modules")
+            && folder.join("HEAD").is_file()
+            && folder.join("objects").is_dir()
+    };
+    let git = inside().find(|folder| folder.ends_with(".git"))?;
+    let below = inside().take_while(|folder| *folder != git);
+    Some(below.into_iter().find(is_submodule).unwrap_or(git).to_owned())
 }
 
 /// The paths and new objects of a raw diff of git: `:MODE MODE OLD NEW LETTER`, then the path.

@@ -23,7 +23,7 @@ use tollgate_base::error::{At, Fault, Result};
 use tollgate_base::file::{names_in, replace_file};
 use tollgate_base::name::{Agent, TurnId};
 use tollgate_base::private;
-use tollgate_base::settings::{Durability, GuardSettings, Unfinished, Unread};
+use tollgate_base::settings::{Durability, Settings, Unfinished, Unread};
 
 /// The version of the format. A later version is refused.
 const VERSION: u32 = 1;
@@ -52,11 +52,11 @@ pub enum Leaves {
     Known,
 }
 
-impl From<&GuardSettings> for Leaves {
-    /// `unread = "known"` compares with it, and what an agent has seen it may destroy.
-    fn from(guard: &GuardSettings) -> Self {
-        match (guard.unread, guard.unfinished) {
-            (Unread::Allow | Unread::Refuse, Unfinished::Allow) => Self::Nothing,
+impl From<&Settings> for Leaves {
+    /// `unread = "known"` compares with it, what an agent has seen it may destroy, and it stays in the tree in which it began.
+    fn from(Settings { guard, git, .. }: &Settings) -> Self {
+        match (guard.unread, guard.unfinished, git.stay) {
+            (Unread::Allow | Unread::Refuse, Unfinished::Allow, false) => Self::Nothing,
             _ => Self::Known,
         }
     }

@@ -17,6 +17,7 @@ use crate::judge::judge_now;
 pub use crate::look::Look;
 use crate::look::READ_WAIT;
 use crate::lost_claim::fenced_by_now;
+use crate::other_tree;
 use crate::path::FilePath;
 use crate::place::Way;
 use crate::protected::{OfGit, normalise};
@@ -31,6 +32,7 @@ use tollgate_base::digest::Digest;
 use tollgate_base::error::Result;
 use tollgate_base::event::{Event, FileChanged, Mutation, MutationStatus};
 use tollgate_base::ledger::Entry;
+use tollgate_base::settings::GuardMode;
 
 /// The number of times that a replacement starts again because of a foreign save, before it is left to the kernel.
 const ROUNDS: usize = 20;
@@ -101,10 +103,19 @@ impl<'a> SupervisedProgram<'a> {
         Refusal::new(FilePath::trusted(path.to_owned()), Reason::Protected)
     }
 
-    /// The refusal of any change, if the agent has lost its claim. [`Self::judge`] looks for itself, and also if the settings
-    /// only observe.
-    pub fn fenced(&self, path: &Path) -> Result<Option<Refusal>> {
-        fenced_by_now(&self.request, &FilePath::trusted(path.to_owned()))
+    /// The refusal of any change, if the agent has lost its claim, or if the path is in another working tree. [`Self::judge`] looks for
+    /// itself, and also if the settings only observe.
+    pub fn forbidden(&self, path: &Path) -> Result<Option<Refusal>> {
+        let path = FilePath::trusted(path.to_owned());
+        match (fenced_by_now(&self.request, &path)?, self.request.root.settings().guard.mode) {
+            (None, GuardMode::Enforce) => other_tree::refusal(&self.request, &path),
+            (refusal, _) => Ok(refusal),
+        }
+    }
+
+    /// The refusal of a change outside of the workspace, if the path is in another working tree.
+    pub fn forbidden_outside(&self, path: &Path) -> Result<Option<Refusal>> {
+        other_tree::refusal(&self.request, &FilePath::trusted(path.to_owned()))
     }
 
     /// Judges a change of a file, and says what the file is before it. Records nothing, except that a change was observed

@@ -18,6 +18,7 @@ use crate::change::{Action, Change, CommandLook, Expected};
 use crate::disk::{changed_at, modified};
 use crate::explain::observe;
 use crate::look::Look;
+use crate::other_tree;
 use crate::path::FilePath;
 use crate::refusal::{ChangedBy, Harm, Reason, Stale};
 use crate::repository::{ChangedRepository, Moment};
@@ -54,6 +55,8 @@ pub(crate) struct UnfinishedFiles {
     trees: HashMap<PathBuf, TreeStatus>,
     ledger: Option<Authors>,
     noted: Vec<(FilePath, Reason)>,
+    /// The other working tree that a folder is in.
+    others: HashMap<PathBuf, Option<PathBuf>>,
 }
 
 /// What git has said about a working tree.
@@ -162,6 +165,21 @@ impl UnfinishedFiles {
         Ok((state, Some(reason)))
     }
 
+    /// Whether a file is in another working tree than the one in which the agent began.
+    pub(crate) fn is_in_other_tree(&mut self, request: &Request<'_>, path: &FilePath) -> Result<bool> {
+        let Some(folder) = path.as_path().parent() else { return Ok(false) };
+        if !request.root.settings().git.stay {
+            return Ok(false);
+        }
+        if other_tree::is_head_of_other(request, path.as_path())? {
+            return Ok(true);
+        }
+        if !self.others.contains_key(folder) {
+            self.others.insert(folder.to_owned(), other_tree::tree_around(request, folder)?);
+        }
+        self.others[folder].as_ref().map_or(Ok(false), |tree| other_tree::is_file_of(tree, path))
+    }
+
     /// Records what would have been refused, if the settings did not only note it.
     pub(crate) fn record_noted(&mut self, request: &Request<'_>) -> Result<()> {
         self.noted.drain(..).try_for_each(|(path, reason)| observe(request, &path, reason))
@@ -187,6 +205,11 @@ impl UnfinishedFiles {
         };
         // Only its mode has changed, or it is staged and was changed back.
         if committed == Some(digest) {
+            return Ok(None);
+        }
+        // The command has made a commit directly, because the git directory is outside of its view.
+        let is_outside = !status.tree.git_dir.starts_with(request.root.path());
+        if request.level.is_some() && is_outside && status.tree.has_committed(&relative)? {
             return Ok(None);
         }
         Ok(Some((committed, self.work(request, path, FileState::Present(digest))?)))

@@ -10,14 +10,20 @@ use std::sync::Arc;
 pub use crate::conflict::RefusedTexts;
 use crate::conflict::{self, Conflict};
 use crate::folder::{self, Listing};
+use crate::git_rules;
 use crate::heal::{self, heal};
+use crate::other_tree;
+pub use crate::other_tree::{Beginning, TreesBeside};
+use crate::path::FilePath;
 pub use crate::place::canonical;
 use crate::recovery::{self, RecoveryEntry, Swept};
 use crate::refusal::{Outcome, Reason};
 pub use crate::root::{Options, Root};
+use crate::session::Known;
 pub use crate::state_folder::{
     STATE_FOLDER, STATE_VERSION, find_root, has_state, is_checkout, read_settings,
 };
+use crate::turn::FileState;
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::ledger::Line;
 
@@ -44,6 +50,21 @@ impl Workspace {
         let path = self.canonical(path)?;
         let hidden = self.is_hidden(path.as_path());
         Ok(if hidden { Outcome::refused(path, Reason::Protected) } else { Outcome::Done(()) })
+    }
+
+    /// A session began there: its agent stays in that working tree.
+    pub fn session_began(&self, session: &dyn Known, beginning: &Beginning) -> Result<()> {
+        other_tree::session_began(self, session, beginning)
+    }
+
+    /// The other working trees that a command in a view of its own must not change, although they are not in the view.
+    pub fn trees_beside(&self, session: &dyn Known) -> Result<TreesBeside> {
+        other_tree::trees_beside(self, session)
+    }
+
+    /// The stashes whose whole change was shown to the agent, as files that its turn can know. `is_shown` says so of the changed lines.
+    pub fn shown_stashes(&self, is_shown: impl Fn(&str) -> bool) -> Result<Vec<(FilePath, FileState)>> {
+        git_rules::shown_stashes(self, is_shown)
     }
 
     /// Lists a folder.

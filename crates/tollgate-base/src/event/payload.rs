@@ -166,6 +166,7 @@ words! {
         ReadOnly = "READ_ONLY",
         TextNotFound = "TEXT_NOT_FOUND",
         Fenced = "FENCED",
+        OtherTree = "OTHER_TREE",
     }
 }
 

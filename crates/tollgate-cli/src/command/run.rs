@@ -214,6 +214,9 @@ fn guarded(
     let outside = invocation.closed_folders(gate.workspace().path());
     open.extend(invocation.fixed_folders(&outside, gate.workspace().path()));
     closed.extend(outside);
+    let beside = gate.workspace().trees_beside(turn.session())?;
+    closed.extend(beside.closed);
+    open.extend(beside.open);
     let request = RunRequest {
         command: args.command.clone(),
         folder,

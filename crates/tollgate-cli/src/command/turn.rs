@@ -71,7 +71,7 @@ pub(crate) fn run(invocation: &Invocation, args: &TurnArgs) -> Result<Answer, Cl
 fn begin(invocation: &Invocation) -> Result<Answer, CliError> {
     let agent = invocation.agent()?;
     let gate = invocation.gate()?;
-    let leaves = (&gate.workspace().settings().guard).into();
+    let leaves = gate.workspace().settings().into();
     let turn = invocation.new_turns()?.begin(TurnId::new()?, agent, invocation.now(), leaves)?;
     gate.record_turn_start(&turn)?;
     Ok(Answer::Done(Reply::new(turn.id().to_string(), json!({"turn_id": turn.id()}))))

@@ -249,7 +249,13 @@ impl Hook {
             invocation.workspace()?;
         }
         let named = invocation.named_by_environment()?;
-        let session = HookSession::open(&turns, self.names(), named, root, &settings)?;
+        let session = HookSession::open(
+            &turns,
+            self.names(),
+            named,
+            (root, &settings),
+            (&self.heard.folder, self.home.folders_of_turns()),
+        )?;
         let gate = invocation.gate_of(session.claims_as(), settings)?;
         if self.is_own {
             session.note_own_hook()?;

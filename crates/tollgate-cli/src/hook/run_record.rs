@@ -79,6 +79,16 @@ impl RunReport {
                 }
             }
         }
+        // `git stash show -p`
+        if let Some(output) = output.filter(|output| is_diff(output)) {
+            for (path, state) in
+                workspace.shown_stashes(|lines| shown_in(output, lines) == Some(Extent::Whole))?
+            {
+                learners(turns, &path)
+                    .into_iter()
+                    .try_for_each(|turn| turn.observe(&path, state, Extent::Whole))?;
+            }
+        }
         // git checks its own files. Another git command may change them at any time, and no agent reads them.
         let is_of_git = |file: &&ChangedFile| file.path.components().any(|part| part.as_os_str() == ".git");
         for file in self.writes.iter().filter(|file| !is_of_git(file)) {
@@ -114,6 +124,10 @@ fn seen(path: &Path, sha256: Digest, output: &str) -> Option<(Vec<u8>, Extent)> 
         _ => return None,
     };
     Some((bytes, shown))
+}
+
+fn is_diff(output: &str) -> bool {
+    output.lines().any(|line| line.starts_with("@@"))
 }
 
 fn small(path: &Path) -> Option<Vec<u8>> {

@@ -16,10 +16,11 @@ use tollgate::digest::Digest;
 use tollgate::error::Fault;
 use tollgate::gate::{Gate, ToolResult};
 use tollgate::name::{Agent, TurnId};
-use tollgate::path::escape;
+use tollgate::path::{escape, unescape};
 use tollgate::settings::Settings;
 use tollgate::shared_turn::{SharedTurn, SharedTurns};
 use tollgate::turn::TurnState;
+use tollgate::workspace::Beginning;
 use tollgate_base::name::is_random_id;
 use tollgate_base::private;
 
@@ -44,16 +45,23 @@ pub(super) struct HookSession<'t> {
     /// The name under which the session claims tasks: that of its main agent.
     claims_as: Agent,
     key: String,
+    /// The key of the session's main agent.
+    main: String,
+    /// The current folder of the agent.
+    here: PathBuf,
+    /// The folders that hold the turns of all workspaces.
+    places: Vec<PathBuf>,
 }
 
 impl<'t> HookSession<'t> {
-    /// The agent of this program, session and subagent. The subagent is empty for the session's main agent.
+    /// The agent of this program, session and subagent. The subagent is empty for the session's main agent. `here` is its current
+    /// folder, `places` are the folders that hold the turns of all workspaces.
     pub(super) fn open(
         turns: &'t SharedTurns,
         [host, session, subagent]: [&str; 3],
         named: Option<Agent>,
-        root: &Path,
-        settings: &Settings,
+        (root, settings): (&Path, &Settings),
+        (here, places): (&Path, Vec<PathBuf>),
     ) -> Result<Self, Fault> {
         let folder_of = |key: &str| turns.folder().join(AGENTS).join(key);
         let main = key_of([host, session, ""]);
@@ -72,7 +80,34 @@ impl<'t> HookSession<'t> {
             name = format!("{name}.{suffix}");
         }
         let key = key_of([host, session, subagent]);
-        Ok(Self { turns, folder: folder_of(&key), agent: name.parse()?, claims_as, key })
+        let here = here.to_owned();
+        Ok(Self { turns, folder: folder_of(&key), agent: name.parse()?, claims_as, key, main, here, places })
+    }
+
+    /// The agent stays in the working tree in which it was at its first turn, in whatever workspace that was. A subagent in the tree of its
+    /// caller works in the trees that its caller has added, too.
+    fn stays(&self, gate: &Gate, turn: &SharedTurn) -> Result<(), Fault> {
+        if !gate.workspace().settings().git.stay {
+            return Ok(());
+        }
+        let noted = |key: &str| {
+            let folders = folders_of(key, &self.places).map(|(folder, _)| folder);
+            folders.chain([self.folder.clone()]).find_map(|folder| noted_beginning(&folder))
+        };
+        let beginning = match noted(&self.key) {
+            Some(beginning) => beginning,
+            None => {
+                let mut now = Beginning::now(&self.here)?;
+                if let Some(main) = noted(&self.main).filter(|main| main.tree == now.tree) {
+                    now.others = main.others;
+                }
+                now
+            }
+        };
+        let lines = [&beginning.tree].into_iter().chain(&beginning.others);
+        let text: String = lines.map(|path| escape(path) + "\n").collect();
+        replace_file(&self.folder.join("began"), text.as_bytes(), FileAccess::Private)?;
+        gate.workspace().session_began(turn.session(), &beginning)
     }
 
     /// Notes that the program has called its own hook in this session.
@@ -164,8 +199,9 @@ impl<'t> HookSession<'t> {
         self.end_turn(gate)?;
         self.delete_forgotten();
         let now = gate.workspace().now();
-        let leaves = (&gate.workspace().settings().guard).into();
+        let leaves = gate.workspace().settings().into();
         let turn = self.turns.begin(TurnId::new()?, self.agent.clone(), now, leaves)?;
+        self.stays(gate, &turn)?;
         gate.record_turn_start(&turn)?;
         let text = format!("{} {}\n", turn.id(), number.map(mark).unwrap_or_default());
         let root = escape(gate.workspace().path()) + "\n";
@@ -302,6 +338,13 @@ impl<'t> HookSession<'t> {
     }
 }
 
+/// Where an agent began, as its folder says.
+fn noted_beginning(folder: &Path) -> Option<Beginning> {
+    let text = private::read_to_string(&folder.join("began")).ok()?;
+    let mut paths = text.lines().map_while(unescape);
+    Some(Beginning { tree: paths.next()?, others: paths.collect() })
+}
+
 fn hash(parts: &[&str]) -> String {
     Digest::of(parts.join("\0").as_bytes()).to_string()
 }
@@ -348,7 +391,16 @@ mod tests {
         let turns = SharedTurns::new(keep.path().join("turns")).unwrap();
         let (agent, claims_as): (Agent, Agent) = ("a".parse().unwrap(), "a".parse().unwrap());
         let folder = keep.path().join("session");
-        let session = HookSession { turns: &turns, folder, agent, claims_as, key: "k".into() };
+        let session = HookSession {
+            turns: &turns,
+            folder,
+            agent,
+            claims_as,
+            key: "k".into(),
+            main: "k".into(),
+            here: keep.path().into(),
+            places: Vec::new(),
+        };
         let first = session.lock().unwrap();
         let inode = format!(":{} ", first.metadata().unwrap().ino());
         std::thread::scope(|scope| {

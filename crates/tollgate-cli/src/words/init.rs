@@ -36,7 +36,7 @@ pub(crate) fn init(
     let added = format!("found `.tollgate/config.toml`, added {} to it", added.join(" and "));
     words += match done {
         ConfigSetup::Written => {
-            "wrote `.tollgate/config.toml`: agents do not destroy or commit unfinished work that they have not seen"
+            "wrote `.tollgate/config.toml`: agents stay in their working tree, and do not destroy or commit unfinished work that they have not seen"
         }
         ConfigSetup::Kept => "found `.tollgate/config.toml`, not changed",
         ConfigSetup::Changed => &added,

@@ -45,6 +45,12 @@ fn refusal_words(view: &Viewpoint, refusal: &Refusal) -> String {
             format!("`{path}` is protected"),
             "choose another path, or ask a person to make the change".into(),
         ),
+        Reason::OtherTree => (
+            format!("`{path}` is in another working tree of this repository"),
+            "make the change in your own working tree; if it must be made there, ask a person: they can start you there, or \
+             set `stay = false` under `[git]` in `.tollgate/config.toml`"
+                .into(),
+        ),
         Reason::NotAFile => (
             format!("`{path}` is not a regular file"),
             "choose the path of a file, not of a folder or a device".into(),

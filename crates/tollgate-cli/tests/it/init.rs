@@ -15,7 +15,7 @@ fn init_writes_the_configuration_once_and_nothing_else() {
     exit 0
     --- stdout
     workspace `[W]` (git root)
-    wrote `.tollgate/config.toml`: agents do not destroy or commit unfinished work that they have not seen
+    wrote `.tollgate/config.toml`: agents stay in their working tree, and do not destroy or commit unfinished work that they have not seen
     git repository: you can commit `.tollgate/config.toml`; the first guarded write adds a `.gitignore` for the rest
     next: run `tollgate doctor` to check protection on this file system
     next: run `tollgate turn begin` to start a turn for `read` and `write`

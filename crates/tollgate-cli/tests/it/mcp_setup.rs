@@ -160,7 +160,7 @@ fn init_reports_what_it_did() {
     exit 0
     --- stdout
     workspace `[W]` (current folder)
-    wrote `.tollgate/config.toml`: agents do not destroy or commit unfinished work that they have not seen
+    wrote `.tollgate/config.toml`: agents stay in their working tree, and do not destroy or commit unfinished work that they have not seen
     registered the MCP server with `codex` in `.codex/config.toml`
     next: start `codex` here once and trust this folder; it ignores the file until then
     registered the MCP server with `gemini` in `.gemini/settings.json`

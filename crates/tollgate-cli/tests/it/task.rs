@@ -26,7 +26,7 @@ fn a_vault_is_created_once() {
     exit 0
     --- stdout
     workspace `[W]` (current folder)
-    wrote `.tollgate/config.toml`: agents do not destroy or commit unfinished work that they have not seen
+    wrote `.tollgate/config.toml`: agents stay in their working tree, and do not destroy or commit unfinished work that they have not seen
     next: run `tollgate doctor` to check protection on this file system
     next: run `tollgate turn begin` to start a turn for `read` and `write`
     created the vault `vault`

@@ -84,6 +84,10 @@ impl<'a> Files<'a> {
                 let refusal = self.program.protected(&path);
                 return self.refuse(refusal).map(Err);
             }
+            Ok(Lead::Outside(Some(path))) if !tracee.is_tollgate(&self.memory.view) => {
+                let refusal = self.program.forbidden_outside(&path)?;
+                return refusal.map_or(Ok(Ok(None)), |refusal| self.refuse(refusal).map(Err));
+            }
             Ok(Lead::Outside(_)) => return Ok(Ok(None)),
             Err(answer) => return Ok(Err(answer)),
         };
@@ -102,7 +106,7 @@ impl<'a> Files<'a> {
     /// The path of a change, if all rules apply to it.
     pub(super) fn under_guard(&mut self, led: Option<Guarded>) -> Result<Judged<Option<Guarded>>> {
         let Some(guarded) = led.filter(|led| !self.memory.passes(&led.path)) else { return Ok(Ok(None)) };
-        match self.program.fenced(&guarded.path)? {
+        match self.program.forbidden(&guarded.path)? {
             Some(refusal) => self.refuse(refusal).map(Err),
             None => Ok(Ok(Some(guarded))),
         }

@@ -82,6 +82,10 @@ class Fenced(Refused):
     """The turn works under a claim that is lost: stop working on that task."""
 
 
+class OtherTree(Refused):
+    """The file is in another working tree of the repository than the one in which the agent began."""
+
+
 class Denied(TollgateError):
     """The vault did not give the task, or the caller does not own it."""
 
@@ -147,6 +151,7 @@ _REFUSALS: dict[str, type[Refused]] = {
     "READ_ONLY": ReadOnly,
     "TEXT_NOT_FOUND": TextNotFound,
     "FENCED": Fenced,
+    "OTHER_TREE": OtherTree,
 }
 
 

@@ -52,6 +52,8 @@ unfinished = "refuse"
 [git]
 # What an agent may commit: "seen" only what it has read or written, on the branch that it has seen; "any" everything.
 commit = "seen"
+# Whether an agent changes files only in the working tree (`git worktree`) in which it began.
+stay = true
 # Whether `tollgate commit` names the agent in a trailer.
 # commit_trailers = false
 
@@ -247,7 +249,7 @@ pub(super) fn is_template(text: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tollgate::settings::{CommitRule, Unfinished, Unread};
+    use tollgate::settings::{CommitRule, GitSettings, Unfinished, Unread};
 
     #[test]
     fn what_somebody_has_saved_in_the_meantime_is_not_overwritten() {
@@ -275,7 +277,8 @@ mod tests {
         assert_eq!(settings.guard.unfinished, Unfinished::Refuse);
         settings.guard.unread = Unread::default();
         settings.guard.unfinished = Unfinished::default();
-        assert_eq!(std::mem::take(&mut settings.git).commit, CommitRule::Seen);
+        let git = std::mem::take(&mut settings.git);
+        assert_eq!((git.commit, git.stay), (CommitRule::Seen, true));
         assert_eq!(settings, Settings { version: Some(1), ..Settings::default() });
 
         let uncomment = |line: &str| match line.strip_prefix("# ") {
@@ -291,7 +294,7 @@ mod tests {
         let mut settings = parse(&all).unwrap();
         settings.guard.unread = Unread::default();
         settings.guard.unfinished = Unfinished::default();
-        settings.git.commit = CommitRule::default();
+        settings.git = GitSettings::default();
         // Named, it is the same folder, but one that must be there.
         let dir = settings.vault.dir.take();
         assert_eq!(dir.as_deref(), Some(Settings::default().vault.dir()));

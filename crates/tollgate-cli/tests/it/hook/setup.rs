@@ -123,7 +123,7 @@ fn init_reports_what_it_did() {
     exit 0
     --- stdout
     workspace `[W]` (current folder)
-    wrote `.tollgate/config.toml`: agents do not destroy or commit unfinished work that they have not seen
+    wrote `.tollgate/config.toml`: agents stay in their working tree, and do not destroy or commit unfinished work that they have not seen
     installed hooks for `codex` in `.codex/hooks.json`
     next: start `codex` here once and approve the hooks with `/hooks`
     installed hooks for `gemini` in `.gemini/settings.json`
@@ -282,7 +282,7 @@ fn init_for_all_reports_which_programs_it_found() {
     exit 0
     --- stdout
     workspace `[W]` (current folder)
-    wrote `.tollgate/config.toml`: agents do not destroy or commit unfinished work that they have not seen
+    wrote `.tollgate/config.toml`: agents stay in their working tree, and do not destroy or commit unfinished work that they have not seen
     found no agent program: none on PATH, and no files of one here or in your home
     next: name the program that you use, as in `tollgate init --host HOST`
     next: run `tollgate doctor` to check protection on this file system

@@ -172,6 +172,11 @@ const CASES: &[Case] = &[
     switches(Switches, NEW, "git reset -q --hard other"),
     switches(SwitchesAndDestroys, TRACKED, "git reset -q --hard HEAD~1"),
     switches(SwitchesAndDestroys, TRACKED, "git checkout -q -f other"),
+    // In a submodule.
+    Case { before: SUBMODULE, ..commits(IN_SUBMODULE, "", "git -C sub commit -q -a -m x") },
+    Case { before: SUBMODULE, ..commits(IN_SUBMODULE, "", "cd sub && git add -A && git commit -q -m x") },
+    Case { before: SUBMODULE, ..switches(Switches, IN_SUBMODULE, "git -C sub checkout -q -b topic") },
+    Case { before: SUBMODULE, ..switches(Switches, IN_SUBMODULE, "git -C sub checkout -q --detach") },
     switches(SwitchesAndDestroys, TRACKED, "git switch -q --discard-changes other"),
     // Which untracked files are in the way of another branch, the text of the command does not say.
     Case {

@@ -7,6 +7,7 @@ mod allowed;
 mod listed;
 mod losses;
 mod stories;
+mod trees;
 mod workflows;
 
 use std::cell::RefCell;

@@ -231,6 +231,50 @@ fn what_a_command_made_its_agent_may_destroy_and_no_other() {
 }
 
 #[test]
+fn a_stash_of_new_files_stays() {
+    for door in DOORS {
+        let world = checkout(door);
+        let blue = Agent::new(&world, "blue", door);
+        assert_eq!(blue.writes("new", TEXT).code, Some(0));
+        runs(&blue, "git stash -q -u");
+        let red = Agent::new(&world, "red", door);
+        let before = shown(&world);
+        refused(&red.runs("git stash drop -q"), "git stash drop");
+        assert_eq!(shown(&world), before);
+    }
+}
+
+#[test]
+fn a_stash_whose_whole_change_was_shown_may_be_dropped() {
+    let door = Door::Hooks;
+    for (look, is_seen) in [
+        ("git stash show -p -u", true),
+        ("git stash show -p", false),
+        ("git stash show -u", false),
+        ("git show -p stash", false),
+    ] {
+        let world = unfinished(door);
+        let blue = Agent::new(&world, "blue", door);
+        assert_eq!(blue.writes("new", "brand new\n").code, Some(0));
+        runs(&blue, "git stash -q -u");
+        let red = Agent::new(&world, "red", door);
+        runs(&red, look);
+        let answer = red.runs("git stash drop -q");
+        assert_eq!(answer.is_refused(), !is_seen, "{look}: {answer:?}");
+    }
+    // Without new files, `-p` is enough; and the other stash stays.
+    let world = unfinished(door);
+    let blue = Agent::new(&world, "blue", door);
+    runs(&blue, "git stash -q");
+    assert_eq!(blue.writes("g", "second\n").code, Some(0));
+    runs(&blue, "git stash -q");
+    let red = Agent::new(&world, "red", door);
+    assert!(runs(&red, "git stash show -p stash@{1}").contains("+unfinished"));
+    refused(&red.runs("git stash drop -q stash@{0}"), "the other stash");
+    runs(&red, "git stash drop -q stash@{1}");
+}
+
+#[test]
 fn a_commit_on_a_branch_that_somebody_else_has_switched_to_is_refused() {
     for door in DOORS {
         for (switch, commit) in [

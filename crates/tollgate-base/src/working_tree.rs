@@ -69,8 +69,11 @@ impl WorkingTree {
         git_dir.join("HEAD").symlink_metadata().is_ok().then(|| Self { top: top.to_owned(), git_dir })
     }
 
-    /// The working tree whose git directory this is: a folder `.git`, or that of a submodule, whose configuration names the tree.
+    /// The working tree whose git directory this is: a folder `.git`, that of a linked working tree, which says where it is, or that of a submodule, whose configuration names the tree.
     pub fn of(git_dir: &Path) -> Option<Self> {
+        if let Ok(text) = fs::read(git_dir.join("gitdir")) {
+            return Self::at(git_dir.join(OsStr::from_bytes(text.trim_ascii())).parent()?);
+        }
         if git_dir.ends_with(".git") {
             return Self::at(git_dir.parent()?).filter(|tree| tree.git_dir == git_dir);
         }

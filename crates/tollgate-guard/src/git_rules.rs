@@ -103,8 +103,43 @@ pub(crate) fn judge(
     changes: &[Change],
     unfinished: &mut UnfinishedFiles,
 ) -> Result<Vec<Refusal>> {
+    judge_all(request, ChangedRepository::all(request.root, changes), unfinished)
+}
+
+/// Whether commits, HEAD or stashes depend on this file.
+pub(crate) fn judges_file(root: &Root, file: &Path) -> bool {
+    // Cheap for all other files.
+    let is_known =
+        ["HEAD", "stash"].iter().any(|name| file.ends_with(name)) || file.iter().any(|part| part == "heads");
+    is_known && file.extension().is_none_or(|end| end != "lock") && file.starts_with(root.path())
+}
+
+/// Why a program must not put a new file in the place of this one, or delete it. Otherwise the turn learns of it.
+pub(crate) fn judge_file(request: &Request<'_>, file: &Path, new: Option<&Path>) -> Result<Vec<Refusal>> {
+    let Some(repository) = ChangedRepository::of_file(request.root, file, new) else { return Ok(Vec::new()) };
+    let head = of_git(&repository.tree, "HEAD");
+    let stash = repository.pushed_stash();
+    let refusals = judge_all(request, vec![repository], &mut UnfinishedFiles::default())?;
+    if !refusals.is_empty() || request.root.settings().git.commit == CommitRule::Any {
+        return Ok(refusals);
+    }
+    if let Some(new) = new.filter(|_| file == head.as_path()) {
+        request.turn.wrote(&head, now(&FilePath::trusted(new.to_owned())))?;
+    }
+    if let Some(stash) = stash {
+        let own = FilePath::trusted(head.as_path().with_file_name("stash").join(&stash));
+        request.turn.wrote(&own, object_state(&stash))?;
+    }
+    Ok(refusals)
+}
+
+fn judge_all(
+    request: &Request<'_>,
+    repositories: Vec<ChangedRepository>,
+    unfinished: &mut UnfinishedFiles,
+) -> Result<Vec<Refusal>> {
     let mut refusals = Vec::new();
-    for repository in ChangedRepository::all(request.root, changes) {
+    for repository in repositories {
         let mut found = commits(request, &repository, unfinished)?;
         found.extend(moved_head(request, &repository, unfinished)?);
         found.extend(stashes(request, &repository, unfinished)?);
@@ -282,7 +317,9 @@ fn stashes(
     repository: &ChangedRepository,
     unfinished: &mut UnfinishedFiles,
 ) -> Result<Objections> {
-    if request.root.settings().guard.unfinished == Unfinished::Allow || !repository.has_changed(STASH_LOG) {
+    if request.root.settings().guard.unfinished == Unfinished::Allow
+        || ![STASH_LOG, "refs/stash"].iter().any(|name| repository.has_changed(name))
+    {
         return Ok(Vec::new());
     }
     let after = repository.stashes(Moment::After);

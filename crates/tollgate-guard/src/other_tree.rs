@@ -4,8 +4,6 @@
 //! the agent's own, so it is not refused. The session remembers this as leads: the tree in which it began under [`BEGAN`], and under
 //! the root of each other tree the same path.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::explain::object;
@@ -61,7 +59,7 @@ pub(crate) fn session_goes_on(root: &Root, session: &dyn Known) -> Result<()> {
 
 /// The other working tree that a folder is in, if it is in one. What git keeps for itself is in none.
 pub(crate) fn tree_around(request: &Request<'_>, folder: &Path) -> Result<Option<PathBuf>> {
-    if folder.iter().any(|part| part == ".git") {
+    if !request.root.settings().git.stay || folder.iter().any(|part| part == ".git") {
         return Ok(None);
     }
     for folder in folder.ancestors() {
@@ -86,13 +84,11 @@ fn is_other(request: &Request<'_>, top: &Path) -> Result<bool> {
 
 /// Whether this file says where HEAD of another working tree is.
 pub(crate) fn is_head_of_other(request: &Request<'_>, path: &Path) -> Result<bool> {
-    let (Some(git_dir), true) = (path.parent(), path.ends_with("HEAD")) else { return Ok(false) };
-    let top = match std::fs::read(git_dir.join("gitdir")) {
-        Ok(text) => git_dir.join(OsStr::from_bytes(text.trim_ascii())),
-        Err(_) if git_dir.ends_with(".git") => git_dir.to_owned(),
-        Err(_) => return Ok(false),
-    };
-    top.parent().map_or(Ok(false), |top| is_other(request, top))
+    let Some(git_dir) = path.parent().filter(|_| path.ends_with("HEAD")) else { return Ok(false) };
+    if !git_dir.ends_with(".git") && !git_dir.join("gitdir").exists() {
+        return Ok(false);
+    }
+    WorkingTree::of(git_dir).map_or(Ok(false), |tree| is_other(request, &tree.top))
 }
 
 /// Whether the file at this path is in this other working tree, and git does not ignore it there.
@@ -105,9 +101,6 @@ pub(crate) fn is_file_of(tree: &Path, path: &FilePath) -> Result<bool> {
 
 /// The refusal of a change at this path, if it is in another working tree.
 pub(crate) fn refusal(request: &Request<'_>, path: &FilePath) -> Result<Option<Refusal>> {
-    if !request.root.settings().git.stay {
-        return Ok(None);
-    }
     let folder = path.as_path().parent().unwrap_or(path.as_path());
     match tree_around(request, folder)? {
         Some(tree) if is_file_of(&tree, path)? => object(request, path, Reason::OtherTree),

@@ -89,6 +89,14 @@ impl ChangedRepository {
         Some(answer.trim_ascii().to_str().ok()?.to_owned())
     }
 
+    /// The repository of which a program changes only this file.
+    pub(crate) fn of_file(root: &Root, file: &Path, new: Option<&Path>) -> Option<Self> {
+        let git_dir = git_dir_of(file, root.path())?;
+        let name = file.strip_prefix(&git_dir).ok()?.to_owned();
+        let files = BTreeMap::from([(name, new.map(Path::to_owned))]);
+        Some(Self { tree: WorkingTree::of(&git_dir)?, files })
+    }
+
     /// Whether the command changed a file of git with this name, or below it.
     pub(crate) fn has_changed(&self, name: &str) -> bool {
         self.files.keys().any(|file| file.starts_with(name))
@@ -161,8 +169,12 @@ impl ChangedRepository {
             let commit = format!("{commit}^@");
             self.tree.answer(self.git(Moment::After).args(["rev-parse", &commit]), b"")
         };
-        let mut is_old = self.tree.git();
-        Ok(!self.tree.agrees(is_old.args(["cat-file", "-e", other]))? && parents(one)? == parents(other)?)
+        let is_there = self.tree.agrees(self.tree.git().args(["cat-file", "-e", other]))?;
+        // At the gate, new objects are there already.
+        let mut branches = self.tree.git();
+        branches.args(["for-each-ref", "--count=1", "--contains", other]);
+        let is_old = is_there && !self.tree.answer(&mut branches, b"")?.is_empty();
+        Ok(!is_old && parents(one)? == parents(other)?)
     }
 
     /// What new commits, up to this one, give these files: paths, relative to the root of the tree, and objects.
@@ -206,6 +218,9 @@ impl ChangedRepository {
 
     /// The stashes, as far as the log of the stash knows them, the newest last.
     pub(crate) fn stashes(&self, moment: Moment) -> Vec<String> {
+        if moment == Moment::After && self.files.get(Path::new("refs/stash")) == Some(&None) {
+            return Vec::new();
+        }
         self.stash_log(moment).into_iter().map(|(stash, _)| stash).collect()
     }
 
@@ -224,6 +239,18 @@ impl ChangedRepository {
             Some((line.split(' ').nth(1)?.to_owned(), line.rsplit(' ').nth(1)?.parse().ok()?))
         };
         log.lines().filter_map(stash).collect()
+    }
+
+    /// The stash that a program is about to make, if it changes only the file that names the newest one. git has written the log before.
+    pub(crate) fn pushed_stash(&self) -> Option<String> {
+        let (before, after) =
+            (self.text("refs/stash", Moment::Before), self.text("refs/stash", Moment::After)?);
+        let log = self.text("logs/refs/stash", Moment::Before)?;
+        let mut words = log.lines().next_back()?.split(' ');
+        let (old, new) = (words.next()?, words.next()?);
+        let is_first = before.is_none() && old.bytes().all(|digit| digit == b'0');
+        (self.has_changed("refs/stash") && new == after && (is_first || before.as_deref() == Some(old)))
+            .then_some(after)
     }
 
     /// The files of a stash, with their objects.

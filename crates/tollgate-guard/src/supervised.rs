@@ -12,6 +12,7 @@ use crate::disk::{Found, Linked, Quiet};
 use crate::explain::{object, refuse};
 use crate::gate::Gate;
 use crate::git_config::comes_with_command;
+use crate::git_rules;
 use crate::guard::lock;
 use crate::judge::judge_now;
 pub use crate::look::Look;
@@ -103,19 +104,25 @@ impl<'a> SupervisedProgram<'a> {
         Refusal::new(FilePath::trusted(path.to_owned()), Reason::Protected)
     }
 
-    /// The refusal of any change, if the agent has lost its claim, or if the path is in another working tree. [`Self::judge`] looks for
-    /// itself, and also if the settings only observe.
-    pub fn forbidden(&self, path: &Path) -> Result<Option<Refusal>> {
-        let path = FilePath::trusted(path.to_owned());
-        match (fenced_by_now(&self.request, &path)?, self.request.root.settings().guard.mode) {
-            (None, GuardMode::Enforce) => other_tree::refusal(&self.request, &path),
-            (refusal, _) => Ok(refusal),
-        }
+    /// The refusal of any change, if the agent has lost its claim. [`Self::judge`] looks for itself, and also if the settings
+    /// only observe.
+    pub fn fenced(&self, path: &Path) -> Result<Option<Refusal>> {
+        fenced_by_now(&self.request, &FilePath::trusted(path.to_owned()))
     }
 
-    /// The refusal of a change outside of the workspace, if the path is in another working tree.
-    pub fn forbidden_outside(&self, path: &Path) -> Result<Option<Refusal>> {
+    /// Whether a folder is in another working tree.
+    pub fn is_in_other_tree(&self, folder: &Path) -> Result<bool> {
+        Ok(other_tree::tree_around(&self.request, folder)?.is_some())
+    }
+
+    /// The refusal of any change of a file in another working tree. [`Self::judge`] looks for itself.
+    pub fn other_tree(&self, path: &Path) -> Result<Option<Refusal>> {
         other_tree::refusal(&self.request, &FilePath::trusted(path.to_owned()))
+    }
+
+    /// Whether the settings only observe.
+    pub fn observes(&self) -> bool {
+        self.request.root.settings().guard.mode == GuardMode::Observe
     }
 
     /// Judges a change of a file, and says what the file is before it. Records nothing, except that a change was observed
@@ -242,6 +249,27 @@ impl<'a> SupervisedProgram<'a> {
             return Ok(Ok(Some(made)));
         }
         Ok(Ok(None))
+    }
+
+    /// Whether the commits of a program, its stashes or HEAD depend on this file.
+    pub fn judges_file_of_git(&self, file: &Path) -> bool {
+        git_rules::judges_file(self.request.root, file)
+    }
+
+    /// The refusals, if the program must not put a new file in the place of one of git's, or delete it. Otherwise the turn learns of it.
+    pub fn judge_file_of_git(&self, file: &Path, new: Option<&Path>) -> Result<Vec<Refusal>> {
+        git_rules::judge_file(&self.request, file, new)
+    }
+
+    /// The refusals, if a folder that gets another name would take unfinished work away.
+    pub fn judge_folder(&self, folder: &Path) -> Result<Vec<Refusal>> {
+        let mut unfinished = UnfinishedFiles::default();
+        let mut refusals = Vec::new();
+        for (path, reason) in unfinished.judge_folder(&self.request, folder)? {
+            refusals.extend(object(&self.request, &path, reason)?);
+        }
+        unfinished.record_noted(&self.request)?;
+        Ok(refusals)
     }
 
     /// The ledger line of a change.

@@ -153,11 +153,7 @@ impl UnfinishedFiles {
         {
             return Ok((state, None));
         }
-        let changed_by = work.agent.clone().zip(work.since).map(|(agent, time)| ChangedBy { agent, time });
-        let harm = Some(Harm::Destroyed);
-        let stale =
-            Stale { changed_by, harm, unfinished: Some(work), ..Stale::new(committed.into(), look.state) };
-        let reason = Reason::Stale(stale);
+        let reason = destroyed(look.state, committed, work);
         if setting == Unfinished::Note {
             self.noted.push((path.clone(), reason));
             return Ok((state, None));
@@ -178,6 +174,29 @@ impl UnfinishedFiles {
             self.others.insert(folder.to_owned(), other_tree::tree_around(request, folder)?);
         }
         self.others[folder].as_ref().map_or(Ok(false), |tree| other_tree::is_file_of(tree, path))
+    }
+
+    /// The unfinished files below a folder that the agent has not seen, and that it would move away with the folder.
+    pub(crate) fn judge_folder(
+        &mut self,
+        request: &Request<'_>,
+        folder: &Path,
+    ) -> Result<Vec<(FilePath, Reason)>> {
+        let setting = request.root.settings().guard.unfinished;
+        let Some(tree) = WorkingTree::around(folder).filter(|_| setting != Unfinished::Allow) else {
+            return Ok(Vec::new());
+        };
+        let mut found = Vec::new();
+        for (relative, file) in self.unseen_in(request, &tree)? {
+            let path = FilePath::trusted(tree.top.join(relative));
+            if path.as_path().starts_with(folder) && file.state != FileState::Absent {
+                found.push((path, destroyed(file.state, file.committed, file.work)));
+            }
+        }
+        if setting == Unfinished::Note {
+            self.noted.append(&mut found);
+        }
+        Ok(found)
     }
 
     /// Records what would have been refused, if the settings did not only note it.
@@ -381,6 +400,13 @@ impl TreeStatus {
         }
         Ok(())
     }
+}
+
+/// Why unfinished work must not be destroyed.
+fn destroyed(state: FileState, committed: Option<Digest>, work: UnfinishedWork) -> Reason {
+    let changed_by = work.agent.clone().zip(work.since).map(|(agent, time)| ChangedBy { agent, time });
+    let harm = Some(Harm::Destroyed);
+    Reason::Stale(Stale { changed_by, harm, unfinished: Some(work), ..Stale::new(committed.into(), state) })
 }
 
 fn below(top: &Path, path: &FilePath) -> Option<PathBuf> {

@@ -185,6 +185,11 @@ impl<'a> Files<'a> {
             Ok(led) => led,
             Err(answer) => return Ok(Err(answer)),
         };
+        if let Some(led) = &led
+            && let Err(answer) = self.judge_file_of_git(&led.path, None)?
+        {
+            return Ok(Err(answer));
+        }
         let guarded = match self.under_guard(led)? {
             Ok(Some(guarded)) if there(&guarded.path) == PathKind::File => guarded,
             other => return Ok(other.map(drop)),

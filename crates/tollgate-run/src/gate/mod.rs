@@ -8,6 +8,7 @@ mod call;
 mod closed;
 mod files;
 mod guarding;
+mod of_git;
 mod protection;
 mod remembered;
 mod rename;

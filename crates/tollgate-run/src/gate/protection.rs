@@ -32,8 +32,8 @@ impl<'a> Files<'a> {
         found.map_err(|_| CallAnswer::Fails(libc::EACCES))
     }
 
-    /// Where the path of a change leads. `None` if no rule applies to it. A change of a protected path is refused, and every
-    /// change if the agent has lost its claim.
+    /// Where the path of a change leads. `None` if no rule applies to it. A change of a protected path is refused, every
+    /// change in another working tree, and every change if the agent has lost its claim.
     pub(super) fn named(
         &mut self,
         tracee: &Tracee,
@@ -85,8 +85,7 @@ impl<'a> Files<'a> {
                 return self.refuse(refusal).map(Err);
             }
             Ok(Lead::Outside(Some(path))) if !tracee.is_tollgate(&self.memory.view) => {
-                let refusal = self.program.forbidden_outside(&path)?;
-                return refusal.map_or(Ok(Ok(None)), |refusal| self.refuse(refusal).map(Err));
+                return Ok(self.must_be_in_own_tree(&path)?.map(|()| None));
             }
             Ok(Lead::Outside(_)) => return Ok(Ok(None)),
             Err(answer) => return Ok(Err(answer)),
@@ -105,10 +104,36 @@ impl<'a> Files<'a> {
 
     /// The path of a change, if all rules apply to it.
     pub(super) fn under_guard(&mut self, led: Option<Guarded>) -> Result<Judged<Option<Guarded>>> {
-        let Some(guarded) = led.filter(|led| !self.memory.passes(&led.path)) else { return Ok(Ok(None)) };
-        match self.program.forbidden(&guarded.path)? {
+        let Some(guarded) = led else { return Ok(Ok(None)) };
+        let passes = self.memory.passes(&guarded.path);
+        // If the settings only observe, the change is recorded when it is judged.
+        if (passes || !self.program.observes())
+            && let Err(answer) = self.must_be_in_own_tree(&guarded.path)?
+        {
+            return Ok(Err(answer));
+        }
+        if passes {
+            return Ok(Ok(None));
+        }
+        match self.program.fenced(&guarded.path)? {
             Some(refusal) => self.refuse(refusal).map(Err),
             None => Ok(Ok(Some(guarded))),
+        }
+    }
+
+    /// The answer to a change in another working tree than the one in which the agent began.
+    fn must_be_in_own_tree(&mut self, path: &Path) -> Result<Judged<()>> {
+        let Some(folder) = path.parent() else { return Ok(Ok(())) };
+        if self.memory.in_own_tree.contains(folder) {
+            return Ok(Ok(()));
+        }
+        if !self.program.is_in_other_tree(folder)? {
+            self.memory.in_own_tree.insert(folder.to_owned());
+            return Ok(Ok(()));
+        }
+        match self.program.other_tree(path)? {
+            Some(refusal) => self.refuse(refusal).map(Err),
+            None => Ok(Ok(())),
         }
     }
 

@@ -3,7 +3,7 @@
 //! The kernel makes a call after the answer, and nobody reports how it ended. So a file may afterwards be in the state before
 //! the call or in the one after it, and both are the command's own.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -59,6 +59,8 @@ pub(super) struct CommandMemory {
     pub(super) refused: BTreeMap<PathBuf, Refusal>,
     /// Changes that are recorded already.
     pub(super) made: Vec<MadeChange>,
+    /// Folders that are in no other working tree.
+    pub(super) in_own_tree: HashSet<PathBuf>,
     /// Whether the supervisor may make calls for processes with its own rights. Not if a process of the command may have
     /// restricted itself in a way that nobody can see, or may make an interrupted call again.
     pub(super) may_act: bool,
@@ -78,6 +80,7 @@ impl CommandMemory {
             text_bytes: 0,
             refused: BTreeMap::new(),
             made: Vec::new(),
+            in_own_tree: HashSet::new(),
             may_act: false,
         })
     }

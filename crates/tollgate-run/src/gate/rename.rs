@@ -42,10 +42,21 @@ impl Files<'_> {
                 return Ok(Err(answer));
             }
         }
+        if let Some(to) = &to
+            && let Err(answer) =
+                self.judge_file_of_git(&to.path, from.as_ref().map(|from| from.path.as_path()))?
+        {
+            return Ok(Err(answer));
+        }
         let (from, to) = match (self.under_guard(from)?, self.under_guard(to)?) {
             (Ok(from), Ok(to)) => (from, to),
             (Err(answer), _) | (_, Err(answer)) => return Ok(Err(answer)),
         };
+        if let Some(from) = from.as_ref().filter(|from| there(&from.path) == PathKind::Folder)
+            && let Err(answer) = self.judge_folder(&from.path)?
+        {
+            return Ok(Err(answer));
+        }
         if let (Some(from), Some(to)) = (&from, &to)
             && there(&from.path) == PathKind::Folder
         {
@@ -123,8 +134,8 @@ impl Files<'_> {
         }
     }
 
-    /// Records what the command has written into a file that it is about to replace.
-    fn record_so_far(&mut self, guarded: &Guarded) -> Result<()> {
+    /// Records what the command has written into a file, before it goes on with it.
+    pub(super) fn record_so_far(&mut self, guarded: &Guarded) -> Result<()> {
         let Some(before) = self.memory.known.get(&guarded.path).and_then(|known| known.before) else {
             return Ok(());
         };

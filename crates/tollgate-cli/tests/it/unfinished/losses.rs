@@ -61,9 +61,9 @@ const IN_THE_WAY: Work = &[("elsewhere", "unfinished\n")];
 
 /// Where files are guarded.
 const EVERY: &[Door] = &[Door::Transaction, Door::Gate, Door::Hooks, Door::Reader];
-/// At the level of the gate, git goes on after a refused call, and a folder is renamed as a whole.
+/// At the level of the gate, git goes on after a refused call.
 const IN_VIEW: &[Door] = &[Door::Transaction, Door::Hooks, Door::Reader];
-/// What happens in `.git` is git's own business at the level of the gate.
+/// At the level of the gate, a command that switches has changed the files before git moves HEAD.
 const IN_GIT: &[Door] = &[Door::Transaction, Door::Hooks, Door::Reader];
 /// The text of the command does not say which files it changes.
 const NOT_BY_TEXT: &[Door] = &[Door::Transaction, Door::Gate, Door::Hooks];
@@ -79,7 +79,7 @@ const fn destroys(doors: &'static [Door], work: Work, command: &'static str) -> 
 }
 
 const fn commits(work: Work, owner: &'static str, command: &'static str) -> Case {
-    Case { doors: IN_GIT, kind: Commits, before: "", work, owner, command }
+    Case { doors: EVERY, kind: Commits, before: "", work, owner, command }
 }
 
 const fn switches(kind: Kind, work: Work, command: &'static str) -> Case {
@@ -126,8 +126,8 @@ const CASES: &[Case] = &[
     // Moved away.
     destroys(EVERY, TRACKED, "mv f moved"),
     destroys(EVERY, NEW, "mv new ../moved"),
-    destroys(IN_VIEW, INNER, "mv d moved"),
-    destroys(IN_VIEW, DEEP, "mv notes moved"),
+    destroys(EVERY, INNER, "mv d moved"),
+    destroys(EVERY, DEEP, "mv notes moved"),
     destroys(EVERY, TRACKED, "git mv f moved"),
     // Overwritten by somebody who has not looked.
     destroys(EVERY, TRACKED, "cat > f <<'END'\nred's\nEND"),
@@ -144,7 +144,6 @@ const CASES: &[Case] = &[
     // In a submodule, in a merge, and before the first commit.
     Case { before: SUBMODULE, ..destroys(EVERY, IN_SUBMODULE, "git -C sub reset -q --hard") },
     Case { before: SUBMODULE, ..destroys(EVERY, IN_SUBMODULE, "git -C sub checkout -q .") },
-    Case { before: SUBMODULE, ..destroys(NOT_BY_TEXT, IN_SUBMODULE, "git submodule --quiet update --force") },
     Case { before: CONFLICT, ..destroys(EVERY, RESOLVED, "git merge --abort") },
     Case { before: UNBORN, ..destroys(EVERY, NEW, "rm new") },
     Case { before: UNBORN, ..destroys(EVERY, NEW, "git clean -qf new") },
@@ -173,10 +172,31 @@ const CASES: &[Case] = &[
     switches(SwitchesAndDestroys, TRACKED, "git reset -q --hard HEAD~1"),
     switches(SwitchesAndDestroys, TRACKED, "git checkout -q -f other"),
     // In a submodule.
-    Case { before: SUBMODULE, ..commits(IN_SUBMODULE, "", "git -C sub commit -q -a -m x") },
-    Case { before: SUBMODULE, ..commits(IN_SUBMODULE, "", "cd sub && git add -A && git commit -q -m x") },
-    Case { before: SUBMODULE, ..switches(Switches, IN_SUBMODULE, "git -C sub checkout -q -b topic") },
-    Case { before: SUBMODULE, ..switches(Switches, IN_SUBMODULE, "git -C sub checkout -q --detach") },
+    Case {
+        doors: NOT_BY_TEXT,
+        before: SUBMODULE,
+        ..commits(IN_SUBMODULE, "", "git -C sub commit -q -a -m x")
+    },
+    Case {
+        doors: NOT_BY_TEXT,
+        before: SUBMODULE,
+        ..commits(IN_SUBMODULE, "", "cd sub && git add -A && git commit -q -m x")
+    },
+    Case {
+        doors: &[Door::Transaction, Door::Hooks],
+        before: SUBMODULE,
+        ..switches(Switches, IN_SUBMODULE, "git -C sub checkout -q -b topic")
+    },
+    Case {
+        doors: &[Door::Transaction, Door::Hooks],
+        before: SUBMODULE,
+        ..switches(Switches, IN_SUBMODULE, "git -C sub checkout -q --detach")
+    },
+    Case {
+        doors: &[Door::Transaction, Door::Hooks],
+        before: SUBMODULE,
+        ..switches(SwitchesAndDestroys, IN_SUBMODULE, "git submodule --quiet update --force")
+    },
     switches(SwitchesAndDestroys, TRACKED, "git switch -q --discard-changes other"),
     // Which untracked files are in the way of another branch, the text of the command does not say.
     Case {

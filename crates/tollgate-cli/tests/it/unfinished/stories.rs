@@ -230,6 +230,58 @@ fn what_a_command_made_its_agent_may_destroy_and_no_other() {
     }
 }
 
+/// At the level of the gate, the calls by which git moves HEAD, makes a commit or deletes a stash are refused.
+#[test]
+fn at_the_gate_commits_head_and_stashes_are_judged() {
+    let door = Door::Gate;
+    let git = |world: &World| {
+        let show = "git symbolic-ref -q HEAD || git rev-parse HEAD; git for-each-ref; git stash list; git rev-parse HEAD";
+        world.script(show).ends().stdout()
+    };
+    for (work, command) in [
+        ("", "git switch -q other"),
+        ("", "git checkout -q --detach"),
+        ("", "git reset -q --soft HEAD~1"),
+        ("", "git rebase -q other"),
+        ("git stash -q -u", "git stash drop -q"),
+        ("git stash -q -u", "git stash clear"),
+    ] {
+        let world = checkout(door);
+        let blue = Agent::new(&world, "blue", door);
+        assert_eq!(blue.writes("new", TEXT).code, Some(0));
+        runs(&blue, work);
+        let red = Agent::new(&world, "red", door);
+        let before = git(&world);
+        let answer = red.runs(command);
+        // Nobody has recorded whose stash it is.
+        let names_blue = answer.said.contains("blue") || !work.is_empty();
+        assert!(answer.is_refused() && names_blue, "`{command}`: {answer:?}");
+        assert_eq!(git(&world), before, "`{command}`");
+    }
+    // A commit on a branch that somebody else has switched to.
+    let world = checkout(door);
+    let red = Agent::new(&world, "red", door);
+    red.reads("mine");
+    assert_eq!(red.writes("mine", "more\n").code, Some(0));
+    world.script("git switch -q other").ends().is(0);
+    let before = git(&world);
+    let payload = refused(&red.runs("git commit -q -a -m x"), "commit");
+    assert_eq!(payload["file_path"], json!(world.path(".git/HEAD")));
+    assert_eq!(git(&world), before);
+    red.begins();
+    runs(&red, "git commit -q -a -m x");
+    // What it does itself goes on.
+    for command in [
+        "git switch -q -c topic && echo x >> f && git commit -q -a -m x && git commit -q --amend -m y",
+        "git switch -q main",
+        "mkdir made && echo x > made/x && mv made moved && git add moved && git commit -q -m moved",
+        "echo y >> g && git stash -q && git stash pop -q && git stash -q",
+        "git stash drop -q; git rebase -q topic; git reset -q --hard HEAD~1; git merge -q topic",
+    ] {
+        runs(&red, command);
+    }
+}
+
 #[test]
 fn a_stash_of_new_files_stays() {
     for door in DOORS {

@@ -186,6 +186,10 @@ fn a_tree_that_the_agent_has_added_is_its_own() {
         let world = trees(door);
         let agent = Agent::new(&world, "red", door);
         for tree in ["../mine", "out/mine"] {
+            // The gate lets no command make what is protected in the workspace: the tree has a configuration of tollgate.
+            if door == Door::Gate && tree == "out/mine" {
+                continue;
+            }
             let branch = tree.trim_start_matches("../").replace('/', "-");
             runs(&agent, &format!("git worktree add -q {tree} -b {branch}"));
             let file = format!("{tree}/f");
@@ -295,8 +299,8 @@ fn the_setting_and_the_mode_decide() {
         ("# mode = \"enforce\"", "mode = \"off\"", 0),
     ] {
         for door in [Door::Transaction, Door::Gate, Door::Hooks] {
-            // Hooks of a guard that is off change no command.
-            if door == Door::Hooks && new.contains("off") {
+            // Hooks change a command only if the guard refuses.
+            if door == Door::Hooks && new.contains("mode") {
                 continue;
             }
             let world = trees_with(door, [old, new]);

@@ -79,7 +79,9 @@ impl WorkingTree {
         }
         let mut command = Command::new("git");
         command.arg("--git-dir").arg(git_dir).args(["config", "core.worktree"]);
-        OUTER_GIT.iter().for_each(|name| drop(command.env_remove(name)));
+        for name in OUTER_GIT {
+            command.env_remove(name);
+        }
         let tree = Self { top: git_dir.to_owned(), git_dir: git_dir.to_owned() };
         let named = tree.answer(&mut command, b"").ok()?;
         let top = git_dir.join(OsStr::from_bytes(named.trim_ascii())).canonicalize().ok()?;

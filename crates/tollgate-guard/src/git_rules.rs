@@ -4,7 +4,7 @@
 //! the branch that its author knows. A stash belongs to the agent that made it.
 //!
 //! The turn remembers three things of git, under paths below the git directory: where HEAD was (`HEAD`), which versions the agent has
-//! staged (`index/FILE`), and which stashes it has made (`stash/COMMIT`). The last two are no files.
+//! staged knowingly (`index/FILE`), and which stashes it has made (`stash/COMMIT`). The last two are no files.
 
 use std::collections::HashSet;
 use std::fs;
@@ -15,6 +15,7 @@ use jiff::Timestamp;
 use crate::change::Change;
 use crate::disk::changed_at;
 use crate::explain::object;
+use crate::look::Look;
 use crate::other_tree;
 use crate::path::FilePath;
 use crate::refusal::{Harm, Reason, Refusal, Stale};
@@ -156,6 +157,8 @@ pub(crate) fn learned(request: &Request<'_>, changes: &[Change]) -> Result<Vec<(
     if request.root.settings().git.commit == CommitRule::Any {
         return Ok(learned);
     }
+    let written: HashSet<PathBuf> =
+        changes.iter().map(|change| request.root.path().join(&change.path)).collect();
     for repository in ChangedRepository::all(request.root, changes) {
         let mut add = |name: PathBuf, object: &str| {
             learned.push((of_git(&repository.tree, name), object_state(object)));
@@ -163,7 +166,10 @@ pub(crate) fn learned(request: &Request<'_>, changes: &[Change]) -> Result<Vec<(
         if repository.has_changed("index") {
             let before: HashSet<_> = repository.staged(Moment::Before)?.into_iter().collect();
             for (path, object) in repository.staged(Moment::After)? {
-                if !before.contains(&(path.clone(), object.clone())) {
+                // `git add -A` also stages what the agent has not seen.
+                let file = FilePath::trusted(repository.tree.top.join(&path));
+                let is_known = || Ok(written.contains(file.as_path()) || has_seen_now(request, &file)?);
+                if !before.contains(&(path.clone(), object.clone())) && is_known()? {
                     add(Path::new("index").join(path), &object);
                 }
             }
@@ -347,6 +353,11 @@ fn dropped_stashes(
         return Ok(vec![(path, Reason::Stale(stale))]);
     }
     Ok(Vec::new())
+}
+
+/// Whether the agent has seen what a file holds now.
+fn has_seen_now(request: &Request<'_>, file: &FilePath) -> Result<bool> {
+    request.turn.has_seen(file, Look::at(request.root, file)?.state)
 }
 
 /// Whether the agent has seen every file of a stash.

@@ -355,6 +355,51 @@ fn a_commit_on_a_branch_that_somebody_else_has_switched_to_is_refused() {
     }
 }
 
+/// Whoever stages everything has not seen everything.
+#[test]
+fn what_an_agent_has_staged_blindly_in_another_command_is_not_committed() {
+    let door = Door::Hooks;
+    let world = unfinished(door);
+    world.puts("new", "unfinished\n");
+    let red = Agent::new(&world, "red", door);
+    assert_eq!(red.writes("mine", "more\n").code, Some(0));
+    runs(&red, "git add -A");
+    let before = shown(&world);
+    let answer = red.runs("git commit -q -m x");
+    let files: Vec<_> = answer.payloads().iter().map(|payload| payload["file_path"].clone()).collect();
+    assert_eq!(files, [json!(world.path("f")), json!(world.path("new"))], "{answer:?}");
+    assert_eq!(shown(&world), before);
+}
+
+/// What the agent has staged it may commit, whatever is saved afterwards.
+#[test]
+fn what_an_agent_has_staged_knowingly_is_committed_beside_a_later_save() {
+    for door in DOORS {
+        let world = checkout(door);
+        let red = Agent::new(&world, "red", door);
+        assert_eq!(red.writes("mine", "more\n").code, Some(0));
+        runs(&red, "git add mine; echo x > new; git add new");
+        world.puts("mine", "more\nby a person\n");
+        runs(&red, "git commit -q -m x");
+        assert_eq!(world.script("git show HEAD:mine").ends().stdout(), "more\n", "{door:?}");
+    }
+}
+
+/// In a command under hooks, `tollgate commit` runs outside of the command, and belongs to the turn all the same.
+#[test]
+fn tollgate_commit_makes_no_commit_on_a_branch_that_somebody_else_has_switched_to() {
+    let door = Door::Hooks;
+    let world = checkout(door);
+    let red = Agent::new(&world, "red", door);
+    assert_eq!(red.writes("mine", "more\n").code, Some(0));
+    world.script("git switch -q -c topic").ends().is(0);
+    let said = red.runs("tollgate commit -m x").said;
+    assert!(said.contains("STALE_FILE") && said.contains("refused: `.git/HEAD` is stale"), "{said}");
+    assert_eq!(world.script("git log --format=%s topic").ends().stdout(), "one\nzero\n");
+    world.script("git switch -q main").ends().is(0);
+    runs(&red, "tollgate commit -m x");
+}
+
 /// A commit by somebody else on the same branch is no switch.
 #[test]
 fn a_commit_after_a_commit_of_somebody_else_is_made() {

@@ -45,7 +45,7 @@ fn main() {
     // Somebody has staged a file in it.
     run(Command::new("git").args(["commit", "-q", "-m", "staged"]), &folder);
     for changed in [20, 500] {
-        bench.compare(&format!("{changed} files of 1000"), &folder, changed, 10, Beside::Nothing);
+        bench.compare(&format!("{changed} of 1000 files"), &folder, changed, 10, Beside::Nothing);
     }
     for hook in ["pre-commit", "commit-msg"] {
         let path = folder.join(".git/hooks").join(hook);
@@ -53,7 +53,7 @@ fn main() {
         fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
     }
     for changed in [1, 20, 500] {
-        bench.compare(&format!("{changed} files of 1000, two hooks"), &folder, changed, 10, Beside::Hooks);
+        bench.compare(&format!("{changed} of 1000 files, two hooks"), &folder, changed, 10, Beside::Hooks);
     }
 }
 

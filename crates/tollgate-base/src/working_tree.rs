@@ -2,7 +2,7 @@
 //!
 //! The repository may be a stranger's, so our questions run nothing that its configuration names, take no lock and write nothing.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -187,15 +187,6 @@ impl WorkingTree {
             }
         }
         Ok(counts)
-    }
-
-    /// The files that git neither tracks nor ignores, of these files and folders. Paths are relative to the root of the tree.
-    pub fn untracked(&self, only: &[&PathBuf]) -> Result<HashSet<PathBuf>> {
-        let mut command = self.git();
-        command.args(["ls-files", "-z", "--others", "--exclude-standard", "--"]).args(only);
-        let output = self.answer(&mut command, b"")?;
-        let names = output.split(|byte| *byte == 0).filter(|name| !name.is_empty());
-        Ok(names.map(|name| PathBuf::from(OsStr::from_bytes(name))).collect())
     }
 
     /// The lines that a file adds to its version in HEAD, and those that it removes, each behind its sign.

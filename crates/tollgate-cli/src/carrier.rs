@@ -15,10 +15,10 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
-use tollgate::name::Agent;
+use tollgate::name::{Agent, TurnId};
 use tollgate_run::door;
 
-use crate::surroundings::{CARRIED, Surroundings};
+use crate::surroundings::{CARRIED, CARRIED_TURN, Surroundings};
 
 /// The name of the call with which the front starts a process for a call through the door.
 const CARRY: &str = "carry";
@@ -34,10 +34,15 @@ pub(crate) const PASSED: [&str; 7] = [
     "COLUMNS",
 ];
 
-/// How the front starts a process for a call through the door. Without an agent, the run is a person's, who may use any name.
-pub(crate) fn carrier(agent: Option<&Agent>) -> Command {
+/// How the front starts a process for a call through the door. Without an agent, the run is a person's, who may use any name. `turn` is
+/// the folder of the turns and the turn to which the run belongs.
+pub(crate) fn carrier(agent: Option<&Agent>, turn: Option<(&Path, &TurnId)>) -> Command {
     let mut command = Command::new(Surroundings::look().program);
     command.arg(CARRY).stdout(Stdio::null()).env(CARRIED, agent.map_or("", Agent::as_str));
+    command.env_remove(CARRIED_TURN);
+    if let Some((folder, id)) = turn {
+        command.env(CARRIED_TURN, folder.join(id.as_str()));
+    }
     if let Some(agent) = agent {
         command.env("TOLLGATE_AGENT", agent.as_str());
     }

@@ -59,11 +59,16 @@ pub(crate) struct Surroundings {
     pub(crate) run_folder: Option<PathBuf>,
     /// The agent of the run for which this process carries out a call; empty if a person started the run.
     pub(crate) carried: Option<OsString>,
+    /// The turn of that run, below its folder.
+    pub(crate) carried_turn: Option<PathBuf>,
 }
 
 /// The variable that tells a process that it carries out a call of a command of a run, and the agent of that run. Empty: a person
 /// started the run.
 pub(crate) const CARRIED: &str = "TOLLGATE_CARRIED";
+
+/// The variable that tells such a process the turn of the run.
+pub(crate) const CARRIED_TURN: &str = "TOLLGATE_CARRIED_TURN";
 
 /// How an endpoint of an export is reached.
 #[derive(Debug)]
@@ -179,6 +184,7 @@ impl Surroundings {
             run: tollgate_run::level_here(),
             run_folder: folder(FOLDER_VARIABLE),
             carried: env::var_os(CARRIED),
+            carried_turn: env::var_os(CARRIED_TURN).map(PathBuf::from),
             config: folder("XDG_CONFIG_HOME")
                 .or_else(|| folder("HOME").map(|home| home.join(".config")))
                 .map(own),

@@ -17,7 +17,6 @@ use crate::edit::{self, Edit, EditBuffer};
 use crate::fence::WriteFence;
 use crate::folder;
 use crate::git_rules;
-pub use crate::git_rules::{CommitContent, GitEffect, GitStep};
 use crate::guard::{admit, must_name_a_file};
 use crate::look::READ_WAIT;
 use crate::merge::{Merge, NoMerge};
@@ -31,8 +30,6 @@ use crate::request::Request;
 use crate::tool_use;
 pub use crate::tool_use::{Ticket, ToolResult, ToolUse};
 use crate::turn::{Extent, FileState, Session, Sighting, TEXT_PER_FILE, Turn, TurnState};
-pub use crate::unfinished::Files;
-use crate::unfinished::UnfinishedFiles;
 use crate::view::{self, ViewChanges};
 use crate::workspace::Workspace;
 use tollgate_base::digest::Digest;
@@ -40,7 +37,7 @@ use tollgate_base::error::{At, Fault, Result};
 use tollgate_base::event::{Event, TurnMark};
 use tollgate_base::lock::Pauses;
 use tollgate_base::name::{Agent, TurnId};
-use tollgate_base::settings::{Durability, Unfinished};
+use tollgate_base::settings::Durability;
 
 /// Up to this size, a file is read completely before the caller gets a byte, so that a slow caller does not keep other
 /// programs from saving it. Larger files are streamed.
@@ -451,21 +448,14 @@ impl Gate {
     }
 
     /// Refuses a tool call that would make changes which the gate refuses. Reserves nothing: the tool will not make them now.
-    pub fn refuse_tool_use(&self, turn: &dyn TurnState, tool_use: &ToolUse) -> Result<Outcome<()>> {
-        tool_use::refuse_only(&self.request(turn, &tool_use.tool), tool_use)
-    }
-
-    /// The files in a folder that a change of the whole folder would change, and that are in no commit.
-    pub fn unfinished_below(
+    pub fn refuse_tool_use(
         &self,
         turn: &dyn TurnState,
-        folder: &Path,
-        files: Files,
-    ) -> Result<Vec<PathBuf>> {
-        if self.workspace.settings().guard.unfinished == Unfinished::Allow {
-            return Ok(Vec::new());
-        }
-        UnfinishedFiles::default().below(&self.request(turn, ""), folder, files)
+        tool: &str,
+        call: &str,
+        changes: &[Change],
+    ) -> Result<Outcome<()>> {
+        tool_use::refuse_only(&self.request(turn, tool), changes, call)
     }
 
     /// After the tool: remembers what it read and wrote, and ends its reservations.
@@ -485,8 +475,7 @@ impl Gate {
         tool_use::keep_overwritten(&self.request(turn, ""), path, before, bytes)
     }
 
-    /// After a tool that may have changed files without announcing them, and that began at this time: looks at these files again. What
-    /// nobody else made in the meantime counts as work of the agent, which it may destroy.
+    /// After a tool that may have changed files without announcing them, and that began at this time: looks at these files again.
     ///
     /// A change is the agent's own if the ledger says so: the tool has made it with guarded writes. Then the turn knows the new
     /// state. Any other change is foreign: the turn's next write is refused.

@@ -24,9 +24,6 @@ use tollgate_base::working_tree::WorkingTree;
 /// The number of new commits that are looked at. A command that makes more has got them from elsewhere.
 const COMMITS: &str = "--max-count=1000";
 
-/// The log of the stash, in the git directory.
-pub(crate) const STASH_LOG: &str = "logs/refs/stash";
-
 /// A repository that a command has changed.
 pub(crate) struct ChangedRepository {
     pub(crate) tree: WorkingTree,
@@ -74,21 +71,6 @@ impl ChangedRepository {
             (tree.git_dir == top.join(".git")).then_some(Self { tree, files })
         };
         found.into_iter().filter_map(repository).collect()
-    }
-
-    /// A repository of which nothing has changed yet: after is as before.
-    pub(crate) fn unchanged(tree: WorkingTree) -> Self {
-        Self { tree, files: BTreeMap::new() }
-    }
-
-    /// The commit with this name.
-    pub(crate) fn commit(&self, name: &str) -> Option<String> {
-        let mut command = self.tree.git();
-        command
-            .args(["rev-parse", "--verify", "--quiet", "--end-of-options"])
-            .arg(format!("{name}^{{commit}}"));
-        let answer = self.tree.answer(&mut command, b"").ok()?;
-        Some(answer.trim_ascii().to_str().ok()?.to_owned())
     }
 
     /// Whether the command changed a file of git with this name, or below it.
@@ -206,25 +188,10 @@ impl ChangedRepository {
         self.tree.content_by(self.git(Moment::After), path, object)
     }
 
-    /// The stashes, as far as the log of the stash knows them, the newest last.
+    /// The stashes, as far as the log of the stash knows them.
     pub(crate) fn stashes(&self, moment: Moment) -> Vec<String> {
-        self.stash_log(moment).into_iter().map(|(stash, _)| stash).collect()
-    }
-
-    /// The stashes that were made in this second or later.
-    pub(crate) fn stashes_since(&self, second: i64) -> Vec<String> {
-        let new = |(stash, made): (String, i64)| (made >= second).then_some(stash);
-        self.stash_log(Moment::Before).into_iter().filter_map(new).collect()
-    }
-
-    /// The stashes, and when they were made, in seconds since 1970.
-    fn stash_log(&self, moment: Moment) -> Vec<(String, i64)> {
-        let Some(log) = self.file(STASH_LOG, moment) else { return Vec::new() };
-        let stash = |line: &[u8]| {
-            // OLD NEW NAME <ADDRESS> SECONDS ZONE, then a tab and the message
-            let line = line.split(|byte| *byte == b'\t').next()?.to_str().ok()?;
-            Some((line.split(' ').nth(1)?.to_owned(), line.rsplit(' ').nth(1)?.parse().ok()?))
-        };
+        let Some(log) = self.file("logs/refs/stash", moment) else { return Vec::new() };
+        let stash = |line: &[u8]| line.split(|byte| *byte == b' ').nth(1)?.to_str().ok().map(str::to_owned);
         log.lines().filter_map(stash).collect()
     }
 

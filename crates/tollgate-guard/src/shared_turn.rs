@@ -1,8 +1,7 @@
 //! A turn kept in a folder, for processes that end before the turn does: commands in a script, hooks of one agent.
 //!
 //! The folder is private to its user and preferably in memory. `turn.json` says whose turn it is, `files/` holds what the
-//! agent knows, `leads/` where links led, and `stamps/` hashes of large files (see `turn_shard.rs`); `text/` holds bytes that the agent was shown. Beside the turns,
-//! `commands/` says when the commands of each agent ran of which nobody saw what they did.
+//! agent knows, `leads/` where links led, and `stamps/` hashes of large files (see `turn_shard.rs`); `text/` holds bytes that the agent was shown.
 
 use std::fs;
 use std::io::Read as _;
@@ -30,12 +29,6 @@ const VERSION: u32 = 1;
 
 /// A turn that nobody has used for a day belongs to an agent that is gone.
 const FORGOTTEN: Duration = Duration::from_secs(24 * 3600);
-
-/// The list of an agent's commands, in its folder.
-const TIMES: &str = "times";
-
-/// The length of the list of an agent's commands, in bytes: about a thousand commands.
-const COMMANDS: usize = 40 << 10;
 
 /// The turns of one workspace and one user.
 #[derive(Debug, Clone)]
@@ -158,7 +151,7 @@ impl SharedTurns {
     }
 
     fn forget(&self, now: Timestamp) -> Result<()> {
-        for kind in ["turns", "known", "commands"] {
+        for kind in ["turns", "known"] {
             let folder = self.folder.join(kind);
             for name in names_in(&folder)? {
                 let path = folder.join(name);
@@ -196,11 +189,6 @@ impl SharedTurn {
         // After the filter: comparing all paths of a large turn takes longer than looking at the files.
         files.sort_by(|a, b| a.0.cmp(&b.0));
         Ok(files)
-    }
-
-    /// The folder with the times at which commands ran of which nobody saw what they did, a folder for each agent.
-    fn commands(&self) -> PathBuf {
-        self.folder.ancestors().nth(2).unwrap_or(&self.folder).join("commands")
     }
 
     fn shard(&self, path: &FilePath) -> Shard {
@@ -275,46 +263,6 @@ impl TurnState for SharedTurn {
         private_folder(&folder)?;
         let word = format!("{}{digest}", stamp_word(stamp));
         WordShard::of(&folder, path.as_path()).set(path.as_path(), &word)
-    }
-
-    fn ran(&self, from: Timestamp, to: Timestamp) -> Result<()> {
-        let own = self.commands().join(self.agent.as_str());
-        for folder in [&self.commands(), &own] {
-            private_folder(folder)?;
-        }
-        let path = own.join(TIMES);
-        let mut file = open_locked(&path)?;
-        let mut text = String::new();
-        file.read_to_string(&mut text).at("read", &path)?;
-        if text.len() > COMMANDS {
-            let half =
-                text[text.len() / 2..].split_once('\n').map_or(String::new(), |(_, half)| half.to_owned());
-            file.set_len(0).at("write", &path)?;
-            text = half;
-            file.write_all_at(text.as_bytes(), 0).at("write", &path)?;
-        }
-        let line = format!("{} {}\n", from.as_nanosecond(), to.as_nanosecond());
-        file.write_all_at(line.as_bytes(), text.len() as u64).at("write", &path)
-    }
-
-    fn ran_alone_at(&self, time: i128) -> Result<bool> {
-        let mut ran = false;
-        for name in names_in(&self.commands())? {
-            let path = self.commands().join(&name).join(TIMES);
-            let text = gone_is_none(private::read_to_string(&path).at("read", &path))?.unwrap_or_default();
-            let is_during = |line: &str| {
-                let (from, to) = line.split_once(' ')?;
-                Some((from.parse::<i128>().ok()?..=to.parse::<i128>().ok()?).contains(&time))
-            };
-            if text.lines().any(|line| is_during(line) == Some(true)) {
-                let agent: Option<Agent> = name.to_str().and_then(|name| name.parse().ok());
-                if !agent.is_some_and(|agent| agent.is_same_session(&self.agent)) {
-                    return Ok(false);
-                }
-                ran = true;
-            }
-        }
-        Ok(ran)
     }
 
     fn keep_text(&self, digest: Digest, bytes: &[u8]) -> Result<()> {

@@ -11,15 +11,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::change::{Action, Change};
 use crate::commit::file_changed;
-use crate::explain::{is_own_change, newest_lines, object, record, refuse};
-use crate::git_rules::{self, GitStep, judge_step};
+use crate::explain::{is_own_change, newest_lines, record, refuse};
 use crate::guard::lock;
 use crate::judge::{by_mode, judge_now};
 use crate::look::Look;
 use crate::path::{EscapedPath, FilePath};
 use crate::place::Way;
 use crate::recovery;
-use crate::refusal::{Outcome, Refusal};
+use crate::refusal::Outcome;
 use crate::request::Request;
 use crate::reservation::Reservation;
 use crate::root::Root;
@@ -33,7 +32,7 @@ use tollgate_base::ledger::{Entry, Line};
 use tollgate_base::settings::{Durability, GuardMode};
 
 /// A tool call of an agent program: the files that it reads and changes.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolUse {
     /// The id of the call. If the program has none, any text that is the same before and after the call.
     pub call: String,
@@ -43,8 +42,6 @@ pub struct ToolUse {
     pub reads: Vec<(PathBuf, Extent)>,
     /// The files that the tool will change.
     pub changes: Vec<Change>,
-    /// What it will do with git, if it is a command whose text is all that is known.
-    pub git: Vec<GitStep>,
 }
 
 /// What `Gate::pre_tool_use` passes to `Gate::post_tool_use`, perhaps in another process.
@@ -114,7 +111,8 @@ type LockedTargets<'a> = (StripeLocks, Vec<ToolTarget<'a>>);
 /// the settings only observe.
 fn check<'a>(
     request: &Request<'_>,
-    ToolUse { call, changes, git, .. }: &'a ToolUse,
+    changes: &'a [Change],
+    call: &str,
 ) -> Result<Outcome<Option<LockedTargets<'a>>>> {
     let root = request.root;
     let observing = root.settings().guard.mode == GuardMode::Observe;
@@ -134,14 +132,7 @@ fn check<'a>(
         }
         Err(refusal) => return refuse(request, vec![refusal]),
     };
-    let (mut refusals, mut unfinished): (Vec<Refusal>, _) = (Vec::new(), UnfinishedFiles::default());
-    unfinished.ask_about(request, changes)?;
-    for step in git {
-        for (path, reason) in judge_step(request, step, &mut unfinished)? {
-            let is_known = refusals.iter().any(|refusal| refusal.path == path);
-            refusals.extend(if is_known { None } else { object(request, &path, reason)? });
-        }
-    }
+    let (mut refusals, mut unfinished) = (Vec::new(), UnfinishedFiles::default());
     for ToolTarget { change, way, before, .. } in &mut targets {
         request.turn.about_to_change(&way.names, &way.path)?;
         let look = Look::at(root, &way.path)?;
@@ -158,8 +149,8 @@ fn check<'a>(
 }
 
 /// Refuses a call if the gate refuses one of these changes. Reserves nothing.
-pub(crate) fn refuse_only(request: &Request<'_>, tool_use: &ToolUse) -> Result<Outcome<()>> {
-    Ok(check(request, tool_use)?.map(drop))
+pub(crate) fn refuse_only(request: &Request<'_>, changes: &[Change], call: &str) -> Result<Outcome<()>> {
+    Ok(check(request, changes, call)?.map(drop))
 }
 
 pub(crate) fn before(request: &Request<'_>, tool_use: &ToolUse) -> Result<Outcome<Ticket>> {
@@ -178,7 +169,7 @@ pub(crate) fn before(request: &Request<'_>, tool_use: &ToolUse) -> Result<Outcom
         ticket.reads.push((way.path.as_path().to_owned(), *extent == Extent::Whole, state));
         ticket.add_names(&way);
     }
-    let (locks, targets) = match check(request, tool_use)? {
+    let (locks, targets) = match check(request, &tool_use.changes, &tool_use.call)? {
         Outcome::Done(Some(checked)) => checked,
         Outcome::Done(None) => return Ok(Outcome::Done(ticket)),
         Outcome::Refused(refused) => return Ok(Outcome::Refused(refused)),
@@ -302,9 +293,7 @@ pub(crate) fn look_again(request: &Request<'_>, files: &[FilePath], since: Times
             now.keep_text(turn);
         }
     }
-    git_rules::look_again(request.root, turn, since)?;
-    // By the clock of the system, because no file has a later time.
-    turn.ran(since, Timestamp::now())
+    Ok(())
 }
 
 /// The symbolic link that is at a path now: its state, and the file to which it leads.

@@ -9,8 +9,6 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use jiff::Timestamp;
-
 pub use crate::file_state::{FileState, Stamp};
 use crate::path::FilePath;
 use crate::session::lock;
@@ -54,17 +52,6 @@ pub trait TurnState {
 
     /// Keeps the hash of a file that was as this stamp says.
     fn keep_stamp(&self, path: &FilePath, stamp: &Stamp, digest: Digest) -> Result<()>;
-
-    /// Notes when a command of the agent ran of which nobody saw what it did.
-    fn ran(&self, _from: Timestamp, _to: Timestamp) -> Result<()> {
-        Ok(())
-    }
-
-    /// Whether such a command ran at this time, in nanoseconds since 1970, and none of another agent. What was saved then is probably the
-    /// agent's own work.
-    fn ran_alone_at(&self, _time: i128) -> Result<bool> {
-        Ok(false)
-    }
 
     /// Keeps bytes that the agent was shown, so that a later refusal can show what changed. May keep nothing.
     fn keep_text(&self, digest: Digest, bytes: &[u8]) -> Result<()>;

@@ -15,12 +15,11 @@ use jiff::SignedDuration;
 
 use crate::authors::Authors;
 use crate::change::{Action, Change, CommandLook, Expected};
-use crate::disk::{changed_at, modified};
+use crate::disk::modified;
 use crate::explain::observe;
 use crate::look::Look;
 use crate::path::FilePath;
 use crate::refusal::{ChangedBy, Harm, Reason, Stale};
-use crate::repository::{ChangedRepository, Moment};
 use crate::request::Request;
 use crate::turn::{Extent, FileState};
 use tollgate_base::digest::Digest;
@@ -34,19 +33,6 @@ const GOES_ON: SignedDuration = SignedDuration::from_hours(1);
 
 /// The number of paths about which git is asked one by one. Beyond it, it is asked about the whole tree.
 const NAMED: usize = 200;
-
-/// Which files in a folder are meant.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Files {
-    /// All of them.
-    All,
-    /// Those that git tracks.
-    Tracked,
-    /// Those that git neither tracks nor ignores.
-    Untracked,
-    /// Those that the stash with this number brings back.
-    OfStash(usize),
-}
 
 /// What an agent's changes would destroy, as far as one request has asked.
 #[derive(Default)]
@@ -71,8 +57,6 @@ pub(crate) struct UnfinishedFile {
     pub(crate) state: FileState,
     pub(crate) committed: Option<Digest>,
     pub(crate) work: UnfinishedWork,
-    /// When it got these bytes, or was deleted, by the clock of the file system, in nanoseconds since 1970.
-    changed: i128,
 }
 
 /// How a change treats the bytes that are there.
@@ -145,9 +129,7 @@ impl UnfinishedFiles {
             return Ok((state, None));
         }
         let Some((committed, work)) = self.of(request, path, digest)? else { return Ok((state, None)) };
-        if is_own(request, &work, look.changed)?
-            || fate == Fate::Replaced && !self.has_version(path, &change.action)?
-        {
+        if is_own(request, &work) || fate == Fate::Replaced && !self.has_version(path, &change.action)? {
             return Ok((state, None));
         }
         let changed_by = work.agent.clone().zip(work.since).map(|(agent, time)| ChangedBy { agent, time });
@@ -216,11 +198,10 @@ impl UnfinishedFiles {
         let mut files = HashMap::with_capacity(found.len());
         for (relative, object) in found {
             let path = FilePath::trusted(tree.top.join(&relative));
-            let look = Look::at(request.root, &path)?;
-            let changed = if look.state == FileState::Absent { folder_changed(&path) } else { look.changed };
+            let state = Look::at(request.root, &path)?.state;
             let committed = object.map(|object| tree.content(&relative, &object)).transpose()?;
-            let work = self.work(request, &path, look.state)?;
-            files.insert(relative, UnfinishedFile { state: look.state, committed, work, changed });
+            let work = self.work(request, &path, state)?;
+            files.insert(relative, UnfinishedFile { state, committed, work });
         }
         Ok(files)
     }
@@ -235,48 +216,12 @@ impl UnfinishedFiles {
         let mut seen = Vec::new();
         for (relative, file) in &unseen {
             let path = FilePath::trusted(tree.top.join(relative));
-            if is_own(request, &file.work, file.changed)? || request.turn.has_seen(&path, file.state)? {
+            if is_own(request, &file.work) || request.turn.has_seen(&path, file.state)? {
                 seen.push(relative.clone());
             }
         }
         seen.iter().for_each(|relative| drop(unseen.remove(relative)));
         Ok(unseen)
-    }
-
-    /// The unfinished files below a folder that a change of the folder would change.
-    pub(crate) fn below(
-        &mut self,
-        request: &Request<'_>,
-        folder: &Path,
-        wanted: Files,
-    ) -> Result<Vec<PathBuf>> {
-        let Some(tree) = WorkingTree::around(folder) else {
-            let below = request.key(&FilePath::trusted(folder.to_owned()));
-            let lines = self.ledger(request)?.lines.iter();
-            let named = lines.filter_map(|line| match &line.event {
-                Event::Mutation(Mutation::File(change), _) => Some(Path::new(&change.target_file)),
-                _ => None,
-            });
-            let found: HashSet<&Path> = named.filter(|path| path.starts_with(&below)).collect();
-            return Ok(found.into_iter().map(|path| request.root.path().join(path)).collect());
-        };
-        let Ok(relative) = folder.strip_prefix(&tree.top).map(Path::to_owned) else { return Ok(Vec::new()) };
-        let only: Vec<&PathBuf> =
-            Some(&relative).filter(|path| !path.as_os_str().is_empty()).into_iter().collect();
-        if let Files::OfStash(number) = wanted {
-            let repository = ChangedRepository::unchanged(tree);
-            let Some(stash) = repository.stashes(Moment::Before).into_iter().rev().nth(number) else {
-                return Ok(Vec::new());
-            };
-            let files = repository.stash_files(&stash)?.into_iter();
-            return Ok(files.map(|(path, _)| repository.tree.top.join(path)).collect());
-        }
-        let mut found: HashSet<PathBuf> = tree.unfinished(&only)?.into_keys().collect();
-        if wanted != Files::All && !found.is_empty() {
-            let untracked = tree.untracked(&only)?;
-            found.retain(|path| untracked.contains(path) == (wanted == Files::Untracked));
-        }
-        Ok(found.into_iter().map(|path| tree.top.join(path)).collect())
     }
 
     /// Work of another agent in a tree: unfinished files that this agent has not seen, or changes in a turn that goes on.
@@ -295,8 +240,10 @@ impl UnfinishedFiles {
         let line =
             ledger.lines.iter().take_while(|line| now.duration_since(line.time) < GOES_ON).find(|line| {
                 let Event::Mutation(Mutation::File(change), _) = &line.event else { return false };
+                let work = UnfinishedWork { agent: line.agent.clone(), since: None };
                 let target = Path::new(&change.target_file);
-                line.agent.as_ref().is_some_and(|agent| !agent.is_same_session(request.turn.agent()))
+                line.agent.is_some()
+                    && !is_own(request, &work)
                     && ledger.is_open(line)
                     && target.starts_with(&below)
                     && target.iter().all(|part| part != ".git")
@@ -375,17 +322,7 @@ fn may_be_unseen(request: &Request<'_>, path: &FilePath) -> Result<bool> {
     Ok(is_file_of_people(path) && !request.turn.has_seen(path, Look::at(request.root, path)?.state)?)
 }
 
-/// Whether it is the agent's own work, or that of another agent of its session. What nobody is known to have made is the agent's own if it
-/// appeared while only commands of the agent ran.
-fn is_own(request: &Request<'_>, work: &UnfinishedWork, changed: i128) -> Result<bool> {
-    match &work.agent {
-        Some(author) => Ok(author.is_same_session(request.turn.agent())),
-        None => request.turn.ran_alone_at(changed),
-    }
-}
-
-/// When the nearest folder above a deleted file last changed.
-fn folder_changed(path: &FilePath) -> i128 {
-    let found = path.as_path().ancestors().skip(1).find_map(|folder| fs::symlink_metadata(folder).ok());
-    found.map_or(i128::MAX, |found| changed_at(&found))
+/// Whether it is the agent's own work, or that of another agent of its session.
+fn is_own(request: &Request<'_>, work: &UnfinishedWork) -> bool {
+    work.agent.as_ref().is_some_and(|author| author.is_same_session(request.turn.agent()))
 }

@@ -125,17 +125,10 @@ impl Step {
                 append(block::open(last, &claim.id, &self.task, &claim.agent, claim.at))
             }
             TextEdit::Close(claim, completion) => match block::find(text, &claim.id) {
-                // What was not flushed before a power cut can be zeros.
-                Some(at) => {
-                    let block: Vec<u8> = text[at..].iter().copied().filter(|byte| *byte != 0).collect();
-                    Some((at, block::close(&block, completion)))
-                }
+                Some(at) => Some((at, block::close(&text[at..], completion))),
                 // The worker has rewritten the file without the block. A new one records how the attempt ended.
                 None => {
-                    let zeros = text.iter().rev().take_while(|byte| **byte == 0).count();
-                    let text = &text[..text.len() - zeros];
-                    let opened =
-                        block::open(text.last().copied(), &claim.id, &self.task, &claim.agent, claim.at);
+                    let opened = block::open(last, &claim.id, &self.task, &claim.agent, claim.at);
                     Some((text.len(), block::close(opened.as_bytes(), completion)))
                 }
             },

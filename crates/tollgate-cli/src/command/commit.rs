@@ -51,7 +51,10 @@ pub(crate) fn run(invocation: &Invocation, args: &CommitArgs) -> Result<Answer, 
         ));
     }
     let gate = invocation.gate()?;
-    let turn = invocation.turn(&gate)?;
+    let turn: Box<dyn TurnState> = match invocation.carried_turn() {
+        Some(turn) => Box::new(turn),
+        None => invocation.turn(&gate)?,
+    };
     let mut others = Vec::new();
     for turns in invocation.existing_turns()? {
         others.extend(turns.list()?);

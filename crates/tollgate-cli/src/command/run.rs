@@ -109,7 +109,9 @@ pub(crate) fn run(invocation: &Invocation, args: &RunArgs) -> Result<Answer, Cli
         return Ok(replace_this_process(&args.command));
     }
     let agent = claimant(invocation, args)?;
-    match supervisor::split(&|| carrier::carrier(agent.as_ref())).map_err(CliError::RunFailed)? {
+    let turn = args.by_hook.as_deref().zip(invocation.turn_id()?);
+    let carrier = || carrier::carrier(agent.as_ref(), turn.as_ref().map(|(folder, id)| (*folder, id)));
+    match supervisor::split(&carrier).map_err(CliError::RunFailed)? {
         Side::Supervisor(supervisor) => supervise(invocation, args, supervisor),
         Side::Front(None) => Err(CliError::RunFailed(words::run_killed())),
         Side::Front(Some(end)) => {

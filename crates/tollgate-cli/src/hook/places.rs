@@ -33,17 +33,7 @@ impl Shares {
     ) -> Self {
         let mut shares = Self::default();
         let ToolPlan {
-            reads,
-            changes,
-            touched,
-            suspects,
-            shell,
-            vague,
-            patterns,
-            unreadable,
-            acts_as,
-            git,
-            ..
+            reads, changes, touched, suspects, shell, vague, patterns, unreadable, acts_as, ..
         } = plan;
         let workspaces = |path: &Path| workspaces_of(path, home, invocation);
         for (path, extent) in reads {
@@ -57,9 +47,6 @@ impl Shares {
         }
         for path in suspects {
             shares.watched(&path, &workspaces(&path), home).suspects.push(path);
-        }
-        for step in git {
-            shares.nearest(&workspaces(&step.folder), home).git.push(step);
         }
         if let Some(root) = runs_at {
             shares.own.entry(root.to_owned()).or_default();

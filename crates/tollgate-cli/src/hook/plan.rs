@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use tollgate::digest::Digest;
 use tollgate::edit::{Edit, Occurrence};
-use tollgate::gate::{Files, GitStep};
 use tollgate::turn::{Extent, TEXT_PER_FILE};
 
 use crate::host::event::{FileEffect, Hunk};
@@ -41,8 +40,6 @@ pub(super) struct ToolPlan {
     pub(super) vague: bool,
     /// The patterns of file names in the shell command.
     pub(super) patterns: Vec<String>,
-    /// What the shell command does with git.
-    pub(super) git: Vec<GitStep>,
 }
 
 /// A command of tollgate that acts in the name of an agent.
@@ -59,8 +56,8 @@ pub(super) struct PlannedChange {
     pub(super) path: PathBuf,
     pub(super) extent: Extent,
     pub(super) text: Text,
-    /// Which files it changes, if the path is that of a folder. git leaves its own files in a folder alone.
-    pub(super) files: Files,
+    /// git changes it, which leaves its own files in a folder alone.
+    pub(super) by_git: bool,
     /// It may be a folder, or a link to one: its files come with it.
     pub(super) brings_files: bool,
 }
@@ -76,12 +73,7 @@ pub(super) enum Text {
 
 impl ToolPlan {
     pub(super) fn weight(&self) -> Weight {
-        if self.changes.is_empty()
-            && self.touched.is_empty()
-            && self.git.is_empty()
-            && !self.vague
-            && !self.unreadable
-        {
+        if self.changes.is_empty() && self.touched.is_empty() && !self.vague && !self.unreadable {
             Weight::Harmless
         } else {
             Weight::Writes
@@ -99,7 +91,7 @@ impl ToolPlan {
 
     /// Whether it neither reads nor changes a file that is known.
     pub(super) fn names_nothing(&self) -> bool {
-        self.reads.is_empty() && self.changes.is_empty() && self.touched.is_empty() && self.git.is_empty()
+        self.reads.is_empty() && self.changes.is_empty() && self.touched.is_empty()
     }
 
     pub(super) fn add(&mut self, effect: &FileEffect, folder: &Path) {
@@ -115,7 +107,13 @@ impl ToolPlan {
                 return;
             }
         };
-        self.changes.push(PlannedChange { text, ..PlannedChange::unknown(folder.join(path), extent) });
+        self.changes.push(PlannedChange {
+            path: folder.join(path),
+            extent,
+            text,
+            by_git: false,
+            brings_files: false,
+        });
     }
 
     /// Adds what a shell command does.
@@ -125,18 +123,12 @@ impl ToolPlan {
         self.reads.extend(command.reads);
         self.changes.extend(command.changes);
         self.touched.extend(command.touched);
-        self.git.extend(command.git);
         self.acts_as.extend(command.acts_as);
         self.people_only = self.people_only.take().or(command.people_only);
     }
 }
 
 impl PlannedChange {
-    /// A change whose result is not known.
-    pub(super) fn unknown(path: PathBuf, extent: Extent) -> Self {
-        Self { path, extent, text: Text::Unknown, files: Files::All, brings_files: false }
-    }
-
     /// The hash that the file will have, if that is certain.
     pub(super) fn digest(&self, path: &Path) -> Option<Digest> {
         let text = match &self.text {

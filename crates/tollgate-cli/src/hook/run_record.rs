@@ -13,9 +13,10 @@ use tollgate::error::Fault;
 use tollgate::turn::{Extent, FileState, TEXT_PER_FILE, TurnState};
 use tollgate::workspace::Workspace;
 use tollgate_base::private;
+use tollgate_base::working_tree::WorkingTree;
 use tollgate_run::{ChangedFile, ReadFile};
 
-use super::shown::{shown_in, shows_diff};
+use super::shown::{has_word, shown_in};
 use crate::session_turns::{WorkspaceTurn, learners};
 
 /// The largest number of files of a run that are compared with the output. A command that reads more than this is a search,
@@ -105,6 +106,10 @@ impl RunReport {
 fn seen(path: &Path, sha256: Digest, output: &str) -> Option<(Vec<u8>, Extent)> {
     let bytes = small(path).filter(|bytes| Digest::of(bytes) == sha256)?;
     let content = std::str::from_utf8(&bytes).ok()?;
+    if let (true, Some(branch)) = (path.ends_with(".git/HEAD"), content.strip_prefix("ref: refs/heads/")) {
+        // `git status` prints only the name of the branch.
+        return has_word(output, branch.trim_end()).then_some((bytes, Extent::Whole));
+    }
     // A line that many files have says nothing about this one.
     let mut telling = content.lines().map(str::trim).filter(|line| line.len() >= TELLING);
     let shown = match shown_in(output, content)? {
@@ -114,6 +119,16 @@ fn seen(path: &Path, sha256: Digest, output: &str) -> Option<(Vec<u8>, Extent)> 
         _ => return None,
     };
     Some((bytes, shown))
+}
+
+/// Whether an output shows all lines in which a file differs from its version in HEAD, as `git diff` prints them.
+fn shows_diff(path: &Path, output: &str) -> bool {
+    let changed = || {
+        let tree = WorkingTree::around(path.parent()?)?;
+        tree.changed_lines(path.strip_prefix(&tree.top).ok()?).ok().filter(|lines| !lines.is_empty())
+    };
+    let is_diff = output.lines().any(|line| line.starts_with("@@"));
+    is_diff && changed().is_some_and(|lines| shown_in(output, &lines) == Some(Extent::Whole))
 }
 
 fn small(path: &Path) -> Option<Vec<u8>> {

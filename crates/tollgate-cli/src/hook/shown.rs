@@ -1,15 +1,10 @@
 //! How much of a file an agent was shown, and other comparisons of texts.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use tollgate::turn::{Extent, TEXT_PER_FILE};
 
-use tollgate_base::working_tree::WorkingTree;
-
 use crate::host::event::Shown;
-
-/// The largest number of files whose diffs are compared with an output.
-const COMPARED: usize = 100;
 
 /// How much of a file the agent was shown.
 pub(super) fn shown(shown: &Shown, path: &Path, planned: Extent) -> Option<Extent> {
@@ -39,10 +34,6 @@ pub(super) fn shown(shown: &Shown, path: &Path, planned: Extent) -> Option<Exten
 /// How much of a file an output shows. It shows the whole file if all lines appear in order, perhaps with something before or
 /// after each (a line number, a file name). Otherwise it shows a part, if there is any output.
 pub(super) fn shown_in(output: &str, content: &str) -> Option<Extent> {
-    if let Some(branch) = content.strip_prefix("ref: refs/heads/") {
-        // The HEAD of git. `git status` prints only the name of the branch.
-        return has_word(output, branch.trim_end()).then_some(Extent::Whole);
-    }
     let mut printed = output.lines();
     let whole = content.lines().all(|line| {
         let line = line.trim_end();
@@ -52,25 +43,6 @@ pub(super) fn shown_in(output: &str, content: &str) -> Option<Extent> {
         true => Some(Extent::Whole),
         false => (!output.trim().is_empty()).then_some(Extent::Part),
     }
-}
-
-/// Whether an output shows all lines in which a file differs from its version in HEAD, as `git diff` prints them.
-pub(super) fn shows_diff(path: &Path, output: &str) -> bool {
-    let changed = || {
-        let tree = WorkingTree::around(path.parent()?)?;
-        tree.changed_lines(path.strip_prefix(&tree.top).ok()?).ok().filter(|lines| !lines.is_empty())
-    };
-    let is_diff = output.lines().any(|line| line.starts_with("@@"));
-    is_diff && changed().is_some_and(|lines| shown_in(output, &lines) == Some(Extent::Whole))
-}
-
-/// The files of the working tree around a folder whose changes an output shows, as `git diff` prints them.
-pub(super) fn shown_by_diff(output: &str, folder: &Path) -> Vec<PathBuf> {
-    let names = output.lines().filter_map(|line| line.strip_prefix("+++ b/"));
-    let mut names = names.map(|name| name.trim_end_matches('\t')).peekable();
-    let tree = names.peek().and_then(|_| WorkingTree::around(folder));
-    let paths = names.filter_map(|name| Some(tree.as_ref()?.top.join(name)));
-    paths.filter(|path| shows_diff(path, output)).take(COMPARED).collect()
 }
 
 /// An empty line, or the number of one.

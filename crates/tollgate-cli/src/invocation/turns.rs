@@ -43,6 +43,13 @@ impl Invocation {
         self.existing_turn_places()?.iter().map(TurnPlace::open).collect()
     }
 
+    /// The turn of the run for which this process carries out a call. The call's own turn would not know what the agent has seen.
+    pub(crate) fn carried_turn(&self) -> Option<SharedTurn> {
+        let path = self.surroundings.carried_turn.as_ref()?;
+        let id = path.file_name()?.to_str()?.parse().ok()?;
+        SharedTurns::new(path.parent()?.to_owned()).ok()?.open(&id).ok()
+    }
+
     /// All existing places, not only the best: a turn may have begun when there was no runtime folder.
     fn existing_turn_places(&self) -> Result<Vec<TurnPlace>, Fault> {
         let mut places = self.turn_places()?;

@@ -4,7 +4,6 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -155,9 +154,4 @@ pub(crate) fn no_folder_is_none<T>(answer: Result<T>) -> Result<Option<T>> {
 /// When a file was last written.
 pub(crate) fn modified(path: &Path) -> Option<Timestamp> {
     std::fs::symlink_metadata(path).and_then(|found| found.modified()).ok()?.try_into().ok()
-}
-
-/// When the metadata of a file last changed, by the clock of the file system, in nanoseconds since 1970.
-pub(crate) fn changed_at(found: &std::fs::Metadata) -> i128 {
-    i128::from(found.ctime()) * 1_000_000_000 + i128::from(found.ctime_nsec())
 }

@@ -8,6 +8,6 @@ mod folder;
 mod spot;
 mod target;
 
-pub(crate) use folder::{Folder, changed_at, gone_is_none, modified, no_folder_is_none};
+pub(crate) use folder::{Folder, gone_is_none, modified, no_folder_is_none};
 pub(crate) use spot::{Found, Linked, Spot, Swap};
 pub(crate) use target::{Model, Ownership, Quiet, Target};

@@ -13,11 +13,13 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use super::answer::{
     CannotCommit, CommitAnswer, CommitRequest, HookOutput, OwnCommit, RepositoryHooks, TRAILER,
 };
+use super::foreign_switch;
 use super::head_files::{Names, TreeStatus, is_ancestor};
 use super::index::{self, Delta};
 use super::plan::{Entry, Plan, Planner};
 use super::texts::on_disk;
 use super::workshop::{IndexStamp, Note, Obstacle, Workshop};
+use crate::refusal::Reason;
 use crate::root::Root;
 use tollgate_base::error::{At, Fault, Result};
 use tollgate_base::event::{Event, OwnChangesCommitted};
@@ -31,6 +33,8 @@ pub(super) enum Attempt {
     Ended(CommitAnswer),
     /// Somebody else was faster. Everything must be looked at again.
     Again,
+    /// Somebody else has switched the branch.
+    Switched(Reason),
 }
 
 /// What makes the commit.
@@ -58,6 +62,10 @@ impl Maker<'_> {
             self.reset_index(workshop, "HEAD")?;
         }
         let status = TreeStatus::of(self.tree, &workshop.private_index())?;
+        // Not before: from here on, git only commits if the branch is still the one that was looked at.
+        if let Some(reason) = foreign_switch(self.tree, self.request.turn)? {
+            return Ok(Attempt::Switched(reason));
+        }
         let agent = self.request.turn.agent();
         let planner = Planner {
             root: self.root,

@@ -57,21 +57,21 @@ pub(crate) fn commit(root: &Root, request: &CommitRequest<'_>) -> Result<Outcome
     if let Some(what) = in_progress(&tree) {
         return Ok(Outcome::Done(CommitAnswer::Cannot(CannotCommit::InProgress(what))));
     }
-    if let Some(reason) = foreign_switch(&tree, request.turn)? {
-        let asked = Request { root, turn: request.turn, tool: TOOL, level: None, fences: &[], removed: &[] };
-        if let Some(refusal) = object(&asked, &head_path(&tree), reason)? {
-            return refuse(&asked, vec![refusal]);
-        }
-    }
     let names = Names { workspace: root.path().to_owned(), top: tree.top.clone() };
     let maker = Maker { root, tree: &tree, names: &names, request };
     for _ in 0..TRIES {
         match maker.attempt()? {
             Attempt::Ended(answer) => {
-                remember_head(&tree, request.turn)?;
+                remember_head(&tree, request.turn, &answer)?;
                 return Ok(Outcome::Done(answer));
             }
             Attempt::Again => {}
+            Attempt::Switched(reason) => {
+                let asked =
+                    Request { root, turn: request.turn, tool: TOOL, level: None, fences: &[], removed: &[] };
+                let refusal = object(&asked, &head_path(&tree), reason)?;
+                return refuse(&asked, refusal.into_iter().collect());
+            }
         }
     }
     Ok(Outcome::Done(CommitAnswer::Cannot(CannotCommit::Moved)))
@@ -130,10 +130,15 @@ fn foreign_switch(tree: &WorkingTree, turn: &dyn TurnState) -> Result<Option<Rea
     Ok((known != actual).then(|| Reason::stale(known, actual)))
 }
 
-/// The agent's own commit moves HEAD if HEAD names no branch.
-fn remember_head(tree: &WorkingTree, turn: &dyn TurnState) -> Result<()> {
+/// The agent's own commit moves HEAD if HEAD names no branch. On a branch, HEAD stays, and what it is now may be somebody else's switch.
+fn remember_head(tree: &WorkingTree, turn: &dyn TurnState, answer: &CommitAnswer) -> Result<()> {
+    let CommitAnswer::Commit(OwnCommit { branch: None, commit: Some(commit), .. }) = answer else {
+        return Ok(());
+    };
     match turn.get(&head_path(tree))? {
-        Some(_) => turn.wrote(&head_path(tree), head_state(tree)),
+        Some(_) => {
+            turn.wrote(&head_path(tree), FileState::Present(Digest::of(format!("{commit}\n").as_bytes())))
+        }
         None => Ok(()),
     }
 }

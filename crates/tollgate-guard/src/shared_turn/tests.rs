@@ -196,29 +196,3 @@ fn a_clock_that_was_set_back_deletes_no_turn() {
     begin_another(&turns, Timestamp::now() - 2 * FORGOTTEN);
     assert!(turns.open(&"t1".parse().unwrap()).is_ok());
 }
-
-#[test]
-fn an_agent_is_alone_while_only_commands_of_its_session_run() {
-    let (_keep, turns) = turns();
-    let turn_of = |id: &str, agent: &str| {
-        turns.begin(id.parse().unwrap(), agent.parse().unwrap(), Timestamp::now(), Leaves::Nothing).unwrap()
-    };
-    let (blue, sub, red) = (turn_of("t1", "blue"), turn_of("t2", "blue.3f9a1c"), turn_of("t3", "red"));
-    let second = |second| Timestamp::from_second(second).unwrap();
-    let alone = |turn: &SharedTurn, at: i64| turn.ran_alone_at(second(at).as_nanosecond()).unwrap();
-    assert!(!alone(&blue, 5), "no command has run");
-    blue.ran(second(10), second(20)).unwrap();
-    blue.ran(second(30), second(40)).unwrap();
-    red.ran(second(35), second(50)).unwrap();
-    let ran: Vec<i64> = (0..60).filter(|at| alone(&blue, *at)).collect();
-    assert_eq!(ran, (10..=20).chain(30..35).collect::<Vec<_>>(), "until red's command began");
-    assert!(alone(&sub, 15), "another agent of the session");
-    assert!(!alone(&red, 15) && !alone(&red, 38) && alone(&red, 45));
-    // The list does not grow without limit.
-    for number in 0..3_000 {
-        blue.ran(second(1_000 + number), second(1_000 + number)).unwrap();
-    }
-    let times = blue.commands().join("blue").join(TIMES);
-    assert!(fs::metadata(times).unwrap().len() < 2 * COMMANDS as u64);
-    assert!(alone(&blue, 3_999) && !alone(&blue, 15));
-}

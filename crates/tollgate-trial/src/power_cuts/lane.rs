@@ -8,7 +8,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use clap::ValueEnum;
 use serde_json::{Value, json};
 
 use crate::chance::Chance;
@@ -19,7 +18,7 @@ use crate::report::Finding;
 /// What there is, by name.
 pub(crate) type State = BTreeMap<String, String>;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LaneKind {
     /// Files, by commands.
     Files,
@@ -38,17 +37,12 @@ pub(crate) struct Step {
     pub(crate) acknowledged: usize,
 }
 
-/// A worker that claims a task and releases it, in one step.
-const WORK: [&str; 4] = ["work", "--once", "--", "true"];
-
 pub(crate) struct Lane {
     pub(crate) name: &'static str,
     pub(crate) kind: LaneKind,
     pub(crate) steps: Vec<Step>,
     /// The first state, and that after each step.
     states: Vec<State>,
-    /// The state if a step ends half way: a worker has claimed its task, and the task was taken back.
-    interrupted: BTreeMap<usize, State>,
     /// The ids of the claims that last.
     claims: BTreeMap<String, String>,
     /// The id of the clone, which the remote knows its claims by.
@@ -65,9 +59,8 @@ impl Lane {
             LaneKind::Files | LaneKind::Mcp => State::from([(LINES.to_owned(), "0".to_owned())]),
             LaneKind::Tasks | LaneKind::Git => State::new(),
         };
-        let (states, clone_id, chance) = (vec![first], String::new(), Chance::new(seed, name));
-        let (steps, interrupted, claims) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
-        Self { name, kind, steps, states, interrupted, claims, clone_id, chance }
+        let (steps, states, claims) = (Vec::new(), vec![first], BTreeMap::new());
+        Self { name, kind, steps, states, claims, clone_id: String::new(), chance: Chance::new(seed, name) }
     }
 
     fn workspace(&self) -> &'static str {
@@ -93,8 +86,7 @@ impl Lane {
                 }
                 None => {
                     let mut words: Vec<&str> = planned.words.iter().map(String::as_str).collect();
-                    let command = words.iter().position(|&word| word == "--").unwrap_or(words.len());
-                    words.splice(command..command, ["--agent", self.name, "--json"]);
+                    words.extend(["--agent", self.name, "--json"]);
                     let printed = machine.must(self.workspace(), &words, &planned.input)?;
                     serde_json::from_str(&printed)
                         .map_err(|error| format!("{words:?}: {error}: {printed}"))?
@@ -107,7 +99,6 @@ impl Lane {
                 self.claims.insert(task.to_owned(), claim.to_owned());
                 planned.after.entry(task.to_owned()).and_modify(|seen| *seen += &with_claim(claim, true));
             }
-            self.interrupted.extend(planned.interrupted.map(|state| (self.states.len(), state)));
             self.states.push(planned.after);
         }
         if self.kind == LaneKind::Git {
@@ -229,20 +220,6 @@ impl Lane {
             after.insert(task.clone(), now);
             return Planned::new(&words, String::new(), after);
         }
-        // One task at a time, so that only one can be half done.
-        if let ([task], []) = (waiting.as_slice(), claimed.as_slice())
-            && self.kind == LaneKind::Tasks
-            && choice > 2
-        {
-            let (blocks, notes) = counts(&after[task]);
-            let with = |place: &str| {
-                let mut state = after.clone();
-                state.insert(task.clone(), seen(place, blocks + 1, notes));
-                state
-            };
-            let interrupted = Some(with("Needs_Action"));
-            return Planned { interrupted, ..Planned::new(&WORK, String::new(), with("Done")) };
-        }
         if let Some(task) = waiting.first().filter(|_| choice > 0) {
             let (blocks, notes) = counts(&after[task]);
             after.insert(task.clone(), seen(&owned, blocks + 1, notes));
@@ -270,8 +247,7 @@ impl Lane {
                 "the clone does not know its claims: it has another id".to_owned(),
             )]);
         }
-        let half = self.interrupted.get(&begun).filter(|_| begun > done);
-        if self.states[done..=begun].contains(&found) || half == Some(&found) {
+        if self.states[done..=begun].contains(&found) {
             return Ok(Vec::new());
         }
         let (wanted, other) = (&self.states[done], &self.states[begun]);
@@ -340,8 +316,6 @@ impl Lane {
     }
 
     fn observe_tasks(&self, machine: &Machine) -> Result<State> {
-        // The task of a worker that died is taken back.
-        machine.must("w", &["task", "reclaim"], "")?;
         let vault = machine.path("w/vault");
         let mut state = State::new();
         each_file(&vault, &mut |path| {
@@ -422,12 +396,11 @@ struct Planned {
     words: Vec<String>,
     input: String,
     after: State,
-    interrupted: Option<State>,
 }
 
 impl Planned {
     fn new(words: &[&str], input: String, after: State) -> Self {
-        Self { words: words.iter().map(|&word| word.to_owned()).collect(), input, after, interrupted: None }
+        Self { words: words.iter().map(|&word| word.to_owned()).collect(), input, after }
     }
 }
 

@@ -29,7 +29,6 @@ use clap::Parser;
 use rustix::process::geteuid;
 
 use chance::Chance;
-use lane::LaneKind;
 use machine::{FileSystem, Machine, Result, at};
 use report::{Control, Report, Row};
 use story::Story;
@@ -45,9 +44,6 @@ struct Cli {
     seed: Option<u64>,
     #[arg(long, value_delimiter = ',', default_value = "ext4,xfs,btrfs")]
     file_systems: Vec<FileSystem>,
-    /// The participants of the work
-    #[arg(long, value_delimiter = ',', default_value = "files,mcp,tasks,git")]
-    lanes: Vec<LaneKind>,
     /// How many images of each control to check
     #[arg(long, default_value_t = 10)]
     controls: usize,
@@ -156,7 +152,7 @@ fn row(
     let mut row = Row::new(machine.kind.name(), control);
     let mut story_seed = seed;
     while row.images < images {
-        let story = Story::record(machine, formatted, story_seed, control, &cli.lanes)?;
+        let story = Story::record(machine, formatted, story_seed, control)?;
         let mut chance = Chance::new(story_seed, "cuts");
         for _ in 0..cli.cuts.min(images - row.images) {
             if IS_OVER.load(Ordering::Relaxed) {

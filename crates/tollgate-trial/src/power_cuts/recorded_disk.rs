@@ -14,9 +14,6 @@ use crate::chance::Chance;
 
 const BLOCK: usize = 4096;
 
-/// The first block of a disk, with the superblock of ext4.
-const SUPERBLOCK: u64 = 4096;
-
 /// The bytes of a disk. A block that is not in the map is zero.
 #[derive(Clone, Default)]
 pub(crate) struct Blocks(HashMap<u64, Arc<[u8; BLOCK]>>);
@@ -168,9 +165,7 @@ impl RecordedDisk {
                 blocks.write(*offset, bytes);
                 continue;
             }
-            // ext4 cannot be mounted with half of a superblock, whatever tollgate does.
-            let unit = if *offset < SUPERBLOCK { cut.sector.max(4096) } else { cut.sector };
-            for (sector, part) in bytes.chunks(unit).enumerate() {
+            for (sector, part) in bytes.chunks(cut.sector).enumerate() {
                 let is_written = match cut.luck {
                     Luck::Nothing => false,
                     Luck::Everything => true,
@@ -178,7 +173,7 @@ impl RecordedDisk {
                     Luck::Most => chance.below(10) > 0,
                 };
                 if is_written {
-                    blocks.write(offset + (sector * unit) as u64, part);
+                    blocks.write(offset + (sector * cut.sector) as u64, part);
                 }
             }
         }

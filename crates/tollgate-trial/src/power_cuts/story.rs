@@ -35,24 +35,17 @@ pub(crate) struct Story {
 
 impl Story {
     /// Runs the story on this disk, which has a new file system.
-    pub(crate) fn record(
-        machine: &Machine,
-        formatted: &Blocks,
-        seed: u64,
-        control: Control,
-        kinds: &[LaneKind],
-    ) -> Result<Self> {
+    pub(crate) fn record(machine: &Machine, formatted: &Blocks, seed: u64, control: Control) -> Result<Self> {
         let mut chance = Chance::new(seed, "story");
-        let names = [
-            ("blue", LaneKind::Files),
-            ("red", LaneKind::Mcp),
-            ("green", LaneKind::Tasks),
-            ("gray", LaneKind::Git),
+        let mut lanes = vec![
+            Lane::new("blue", LaneKind::Files, seed),
+            Lane::new("red", LaneKind::Mcp, seed),
+            Lane::new("green", LaneKind::Tasks, seed),
         ];
-        let with_git = kinds.contains(&LaneKind::Git) && machine.has_git && seed.is_multiple_of(2);
-        let takes_part = |kind: LaneKind| kinds.contains(&kind) && (with_git || kind != LaneKind::Git);
-        let names = names.into_iter().filter(|(_, kind)| takes_part(*kind));
-        let mut lanes: Vec<Lane> = names.map(|(name, kind)| Lane::new(name, kind, seed)).collect();
+        let with_git = machine.has_git && seed.is_multiple_of(2);
+        if with_git {
+            lanes.push(Lane::new("gray", LaneKind::Git, seed));
+        }
         machine.start(formatted.clone())?;
         Self::prepare(machine, with_git)?;
         let prepared = machine.stop()?.now().clone();

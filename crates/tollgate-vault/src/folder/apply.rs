@@ -63,10 +63,6 @@ impl FolderStore {
         if !is_claim && !is_as_checked(step, &file, &path)? {
             return Ok(StepOutcome::Changed);
         }
-        if matches!(step.edit, TextEdit::Progress(..) | TextEdit::Draft(..)) {
-            // The plan adds to a block that the claim may not have flushed.
-            self.disk.sync(&file, &path)?;
-        }
         log.begin(&plan)?;
         let outcome =
             if is_claim { self.claim(log, &plan, &file) } else { self.carry_out(log, &plan, &file) };
@@ -430,8 +426,7 @@ impl TextChange {
     }
 }
 
-/// What the step changes in a file of this length: from the block that it closes, otherwise from the first byte that differs, so
-/// that the plan is short.
+/// What the step changes in a file of this length: only from the first byte that differs, so that the plan is short.
 fn change_of(step: &Step, file: &File, len: u64) -> io::Result<Option<TextChange>> {
     let start = match &step.edit {
         TextEdit::Keep => return Ok(None),
@@ -447,11 +442,7 @@ fn change_of(step: &Step, file: &File, len: u64) -> io::Result<Option<TextChange
     let end = read_range(file, start, len)?;
     Ok(step.tail(&end).map(|(at, new)| {
         let old = &end[at..];
-        // A held claim has not flushed its block, so whoever finishes the release after a power cut writes all of it.
-        let same = match &step.edit {
-            TextEdit::Close(..) => 0,
-            _ => old.iter().zip(&new).take_while(|(old, new)| old == new).count(),
-        };
+        let same = old.iter().zip(&new).take_while(|(old, new)| old == new).count();
         TextChange { at: start + (at + same) as u64, old: old[same..].to_vec(), new: new[same..].to_vec() }
     }))
 }

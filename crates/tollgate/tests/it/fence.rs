@@ -68,7 +68,7 @@ const CALLS: [(&str, Call); 12] = [
     ("move a folder", |gate, turn| answer(gate.move_folder(turn, "d", "e"))),
     ("before a tool", |gate, turn| {
         let changes = vec![Change::of_some_part("b"), Change::of_some_part("a")];
-        let call = ToolUse { call: "1".into(), tool: "Write".into(), reads: vec![], changes, git: vec![] };
+        let call = ToolUse { call: "1".into(), tool: "Write".into(), reads: vec![], changes };
         answer(gate.pre_tool_use(turn, &call))
     }),
     ("commit of a run", |gate, turn| {
@@ -180,7 +180,7 @@ fn a_call_that_changes_nothing_is_never_refused() {
     let turn = gate.begin_turn("blue".parse().unwrap()).unwrap();
     gate.read(&turn, "a", Part::Whole).unwrap().into_result().unwrap();
     let reads = vec![("a".into(), Extent::Whole)];
-    let look = ToolUse { call: "1".into(), tool: "Read".into(), reads, changes: vec![], git: vec![] };
+    let look = ToolUse { call: "1".into(), tool: "Read".into(), reads, changes: vec![] };
     let _ = gate.pre_tool_use(&turn, &look).unwrap().into_result().unwrap();
     let only_reads = ViewChanges { reads: vec![("a".into(), start())], ..Default::default() };
     gate.commit_view(&turn, only_reads).unwrap().into_result().unwrap();

@@ -20,7 +20,7 @@ fn reads(path: &str) -> ToolUse {
         call: "r".into(),
         tool: "read_file".into(),
         reads: vec![(path.into(), Extent::Whole)],
-        ..ToolUse::default()
+        changes: vec![],
     }
 }
 
@@ -29,8 +29,8 @@ fn writes(call: &str, paths: &[&str]) -> ToolUse {
     ToolUse {
         call: call.into(),
         tool: "Write".into(),
+        reads: vec![],
         changes: paths.iter().map(change).collect(),
-        ..ToolUse::default()
     }
 }
 

@@ -9,15 +9,15 @@ use tollgate::error::Fault;
 use tollgate::gate::{Ticket, ToolResult};
 use tollgate::path::FilePath;
 use tollgate::shared_turn::SharedTurn;
-use tollgate::turn::{Extent, FileState, TurnState};
+use tollgate::turn::{FileState, TurnState};
 
 use super::Acting;
 use crate::error::CliError;
-use crate::hook::pending_call::{CallTime, LastChange, PendingCall, hash_of};
+use crate::hook::pending_call::{CallTime, LastChange, PendingCall};
 use crate::hook::plan::{PlannedChange, Text, ToolPlan};
 use crate::hook::prologue::Prologue;
 use crate::hook::run_record::RunReport;
-use crate::hook::shown::{is_formatted, is_same_text, shown, shown_by_diff};
+use crate::hook::shown::{is_formatted, is_same_text, shown};
 use crate::host::event::{Call, Shown, ToolEffects, ToolReport};
 use crate::words;
 
@@ -108,12 +108,6 @@ impl Acting<'_> {
             let unforeseen = changed.into_iter().filter(|path| !own.contains(path.as_path()));
             let files: Vec<FilePath> = unforeseen.collect();
             self.gate.look_again(&turn, &files, since.time())?;
-            for path in shown_by_diff(output.unwrap_or_default(), &self.heard.folder) {
-                if let Ok(digest) = hash_of(&path) {
-                    let path = self.gate.workspace().canonical(path)?;
-                    turn.observe(&path, FileState::Present(digest), Extent::Whole)?;
-                }
-            }
         }
         let Some((path, before, text)) = lost else { return Ok(None) };
         // If the text cannot be kept, the agent is told of it all the same.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use tollgate::digest::Digest;
 use tollgate::error::Fault;
-use tollgate::gate::{Files, ToolResult, ToolUse};
+use tollgate::gate::{ToolResult, ToolUse};
 use tollgate::guard::{Action, Change, Outcome};
 use tollgate::path::FilePath;
 use tollgate::shared_turn::SharedTurn;
@@ -60,20 +60,15 @@ impl Acting<'_> {
             }
             return Ok(Judgement::Agreed(None));
         }
-        let (changes, predicted) = self.changes(plan, turn, run)?;
+        let (changes, predicted) = self.changes(plan, turn)?;
         let mut untrusted = false;
         for change in &changes {
             let adopted =
                 formatter::adopt(self.gate.workspace(), &self.invocation.trust(), turn, &change.path)?;
             untrusted |= adopted == Adoption::Untrusted;
         }
-        let tool_use = ToolUse {
-            call: name.clone(),
-            tool: call.tool.clone(),
-            reads: plan.reads.clone(),
-            changes,
-            git: plan.git.clone(),
-        };
+        let tool_use =
+            ToolUse { call: name.clone(), tool: call.tool.clone(), reads: plan.reads.clone(), changes };
         match self.reserve(turn, &tool_use)? {
             Outcome::Refused(mut refused) => {
                 self.keep_wanted(planned, &mut refused)?;
@@ -98,16 +93,16 @@ impl Acting<'_> {
     /// ends. What the text of the command says is judged all the same, because the agent learns it sooner.
     fn before_run(&self, planned: PlannedCall<'_>, run: RunPlace) -> Result<Judgement, CliError> {
         let PlannedCall { call, plan, turn } = planned;
-        let (changes, _) = self.changes(plan, turn, run)?;
+        let (changes, _) = self.changes(plan, turn)?;
         for change in &changes {
             formatter::adopt(self.gate.workspace(), &self.invocation.trust(), turn, &change.path)?;
         }
-        if let Some(answer) = self.refused(planned, changes, &[], "")? {
+        if let Some(answer) = self.refused(planned, changes, "")? {
             return Ok(Judgement::Refused(answer));
         }
         let name = self.name_of(call);
         let reads = plan.reads.clone();
-        let tool_use = ToolUse { call: name.clone(), tool: call.tool.clone(), reads, ..ToolUse::default() };
+        let tool_use = ToolUse { call: name.clone(), tool: call.tool.clone(), reads, changes: Vec::new() };
         let ticket = match self.reserve(turn, &tool_use)? {
             Outcome::Done(ticket) => Some(ticket),
             Outcome::Refused(_) => None,
@@ -137,7 +132,6 @@ impl Acting<'_> {
         &self,
         plan: &ToolPlan,
         turn: &SharedTurn,
-        run: RunPlace,
     ) -> Result<(Vec<Change>, Vec<(PathBuf, Digest)>), Fault> {
         let (mut changes, mut predicted): (Vec<Change>, Vec<_>) = (Vec::new(), Vec::new());
         let workspace = self.gate.workspace();
@@ -165,19 +159,11 @@ impl Acting<'_> {
             };
             if path.as_path().is_dir() {
                 // A change of a folder changes all files in it that the turn has seen,
-                if matches!(planned.files, Files::All | Files::Tracked) {
-                    let mut inside = turn.files()?;
-                    inside.retain(|(file, _)| file.as_path().starts_with(path.as_path()) && !is_of_git(file));
-                    inside.into_iter().for_each(|(file, _)| add(&file, file.as_path(), None));
-                }
-                // all unfinished files, which a run finds itself,
-                if run == RunPlace::Nowhere {
-                    for file in self.gate.unfinished_below(turn, path.as_path(), planned.files)? {
-                        add(&workspace.canonical_link(&file)?, &file, None);
-                    }
-                }
+                let mut inside = turn.files()?;
+                inside.retain(|(file, _)| file.as_path().starts_with(path.as_path()) && !is_of_git(file));
+                inside.into_iter().for_each(|(file, _)| add(&file, file.as_path(), None));
                 // and everything protected in it. git itself leaves its own files alone.
-                if planned.files == Files::All {
+                if !planned.by_git {
                     for file in workspace.protected_within(&path) {
                         add(&workspace.canonical(&file)?, &file, None);
                     }
@@ -245,7 +231,7 @@ impl Acting<'_> {
         if let Some(answer) = self.vague(planned)? {
             return Ok(Some(answer));
         }
-        let (changes, _) = self.changes(planned.plan, planned.turn, RunPlace::Nowhere)?;
-        self.refused(planned, changes, &planned.plan.git, "")
+        let (changes, _) = self.changes(planned.plan, planned.turn)?;
+        self.refused(planned, changes, "")
     }
 }

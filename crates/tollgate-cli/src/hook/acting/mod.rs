@@ -6,7 +6,7 @@ mod suspicion;
 
 use serde_json::Value;
 use tollgate::error::Fault;
-use tollgate::gate::{Gate, GitStep, Ticket, ToolUse};
+use tollgate::gate::{Gate, Ticket, ToolUse};
 use tollgate::guard::{Change, Outcome, Refused};
 use tollgate::refusal::ErrorType;
 use tollgate::shared_turn::SharedTurn;
@@ -41,16 +41,14 @@ impl Acting<'_> {
         &self,
         planned: PlannedCall<'_>,
         changes: Vec<Change>,
-        git: &[GitStep],
         why: &str,
     ) -> Result<Option<Value>, CliError> {
-        if changes.is_empty() && git.is_empty() {
+        if changes.is_empty() {
             return Ok(None);
         }
         let PlannedCall { call, turn, .. } = planned;
-        let (tool, git) = (call.tool.clone(), git.to_vec());
-        let tool_use = ToolUse { call: self.name_of(call), tool, reads: Vec::new(), changes, git };
-        match self.unless_abandoned(|| self.gate.refuse_tool_use(turn, &tool_use))? {
+        let name = self.name_of(call);
+        match self.unless_abandoned(|| self.gate.refuse_tool_use(turn, &call.tool, &name, &changes))? {
             Outcome::Done(()) => Ok(None),
             Outcome::Refused(mut refused) => {
                 self.keep_wanted(planned, &mut refused)?;

@@ -51,7 +51,7 @@ impl Acting<'_> {
                 stale.push(Change::of_some_part(path.clone()));
             }
         }
-        self.refused(planned, stale, &[], "")
+        self.refused(planned, stale, "")
     }
 
     /// The answer to a command that may change every file that it names, and names one that is stale. It may also only read the
@@ -67,7 +67,7 @@ impl Acting<'_> {
                 }
             }
         }
-        self.refused(planned, stale, &[], words::HOOK_VAGUE)
+        self.refused(planned, stale, words::HOOK_VAGUE)
     }
 
     /// The answer of a workspace further up, which only watches these changes.
@@ -86,7 +86,7 @@ impl Acting<'_> {
                 changes.push(Change::of_some_part(path.clone()));
             }
         }
-        self.refused(PlannedCall { call, plan: &ToolPlan::default(), turn: &turn }, changes, &[], "")
+        self.refused(PlannedCall { call, plan: &ToolPlan::default(), turn: &turn }, changes, "")
     }
 
     fn protects(&self, paths: &[PathBuf]) -> Result<bool, Fault> {

@@ -10,24 +10,57 @@ pub(super) struct ProgramArgs {
     options: Vec<(String, Option<Word>)>,
 }
 
-/// The options of a program whose value may be the next word. All others have theirs in the same word, or none.
+/// The options of a program that take a value. All others take none.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Valued {
+    /// Letters as for `getopt`: `a:` takes the rest of its word, or the next word; `a::` only the rest of its word, which may
+    /// be empty; `a#` only the digits that follow.
     pub(super) letters: &'static str,
+    /// Names whose value may be the next word.
     pub(super) names: &'static [&'static str],
+}
+
+pub(super) const NONE: Valued = Valued { letters: "", names: &[] };
+
+/// How an option takes its value.
+#[derive(PartialEq)]
+enum OptionValue {
+    None,
+    HereOrNext,
+    Here,
+    Digits,
+}
+
+impl Valued {
+    fn of_letter(&self, letter: char) -> OptionValue {
+        let Some(at) = self.letters.find(letter).filter(|_| letter.is_ascii_alphanumeric()) else {
+            return OptionValue::None;
+        };
+        match &self.letters[at + 1..] {
+            rest if rest.starts_with("::") => OptionValue::Here,
+            rest if rest.starts_with('#') => OptionValue::Digits,
+            _ => OptionValue::HereOrNext,
+        }
+    }
 }
 
 impl ProgramArgs {
     /// The arguments of a program that accepts options after operands.
     pub(super) fn of(words: &[Word], valued: Valued) -> Self {
-        let (mut given, mut rest) = (Self::default(), words);
+        let mut given = Self::default();
+        let mut rest = words;
         loop {
-            let (operands, has_ended) = given.options(rest, valued);
-            let count = if has_ended { operands.len() } else { operands.len().min(1) };
-            given.operands.extend_from_slice(&operands[..count]);
-            rest = &operands[count..];
-            if rest.is_empty() {
-                return given;
+            let (operands, ended) = given.options(rest, valued);
+            match operands {
+                [] => return given,
+                all if ended => {
+                    given.operands.extend_from_slice(all);
+                    return given;
+                }
+                [operand, more @ ..] => {
+                    given.operands.push(operand.clone());
+                    rest = more;
+                }
             }
         }
     }
@@ -45,9 +78,9 @@ impl ProgramArgs {
         while let [word, after @ ..] = rest {
             rest = match word.as_text() {
                 Some("--") => return (after, true),
-                Some(text) if text.starts_with("--") => self.long(&text[2..], after, valued.names),
-                Some(text) if text.len() > 1 && text.starts_with('-') => {
-                    self.short(&text[1..], after, valued.letters)
+                Some(option) if option.starts_with("--") => self.long(&option[2..], after, valued.names),
+                Some(option) if option.len() > 1 && option.starts_with('-') => {
+                    self.short(&option[1..], after, valued)
                 }
                 _ => break,
             };
@@ -56,29 +89,42 @@ impl ProgramArgs {
     }
 
     fn long<'w>(&mut self, option: &str, after: &'w [Word], names: &[&str]) -> &'w [Word] {
-        let (name, value) = match option.split_once('=') {
-            Some((name, value)) => (name, Some(Word::text(value))),
-            None => (option, None),
-        };
+        if let Some((name, value)) = option.split_once('=') {
+            let full = names.iter().find(|full| full.starts_with(name)).unwrap_or(&name);
+            self.options.push(((*full).to_owned(), Some(Word::text(value))));
+            return after;
+        }
         // The beginning of a name is enough.
-        let full = names.iter().find(|full| full.starts_with(name));
-        let takes_next = full.is_some() && value.is_none();
-        let value = value.or_else(|| after.first().filter(|_| takes_next).cloned());
-        self.options.push(((*full.unwrap_or(&name)).to_owned(), value));
-        after.get(usize::from(takes_next)..).unwrap_or_default()
+        match (names.iter().find(|full| full.starts_with(option)), after) {
+            (Some(full), [value, after @ ..]) => {
+                self.options.push(((*full).to_owned(), Some(value.clone())));
+                after
+            }
+            _ => {
+                self.options.push((option.to_owned(), None));
+                after
+            }
+        }
     }
 
-    fn short<'w>(&mut self, text: &str, after: &'w [Word], valued: &str) -> &'w [Word] {
-        let mut letters = text.chars();
-        while let Some(letter) = letters.next() {
-            let (rest, is_valued) = (letters.as_str(), valued.contains(letter));
-            // `-n5`, `-i.bak`
-            let has_value = !rest.is_empty() && (is_valued || !rest.starts_with(char::is_alphanumeric));
-            let value =
-                if has_value { Some(Word::text(rest)) } else { after.first().filter(|_| is_valued).cloned() };
-            self.options.push((letter.to_string(), value));
-            if has_value || is_valued {
-                return after.get(usize::from(!has_value)..).unwrap_or_default();
+    fn short<'w>(&mut self, letters: &str, after: &'w [Word], valued: Valued) -> &'w [Word] {
+        let mut rest = letters.chars();
+        while let Some(letter) = rest.next() {
+            let name = letter.to_string();
+            match valued.of_letter(letter) {
+                OptionValue::None => self.options.push((name, None)),
+                OptionValue::Digits => {
+                    self.options.push((name, None));
+                    rest = rest.as_str().trim_start_matches(|c: char| c.is_ascii_digit()).chars();
+                }
+                OptionValue::HereOrNext if rest.as_str().is_empty() => {
+                    self.options.push((name, after.first().cloned()));
+                    return after.get(1..).unwrap_or_default();
+                }
+                OptionValue::HereOrNext | OptionValue::Here => {
+                    self.options.push((name, Some(Word::text(rest.as_str()))));
+                    return after;
+                }
             }
         }
         after
@@ -86,18 +132,19 @@ impl ProgramArgs {
 
     /// Whether one of these options is given, by its letter or by at least three letters of its name.
     pub(super) fn has(&self, options: &[&str]) -> bool {
-        self.find(options).is_some()
+        self.options.iter().any(|(given, _)| is_one(given, options))
     }
 
     /// The value of the last of these options.
     pub(super) fn value(&self, options: &[&str]) -> Option<&Word> {
-        self.find(options)?.as_ref()
+        self.options
+            .iter()
+            .rev()
+            .find(|(given, _)| is_one(given, options))
+            .and_then(|(_, value)| value.as_ref())
     }
+}
 
-    fn find(&self, options: &[&str]) -> Option<&Option<Word>> {
-        let is_one = |given: &str| {
-            options.iter().any(|option| given == *option || given.len() > 2 && option.starts_with(given))
-        };
-        self.options.iter().rev().find(|(given, _)| is_one(given)).map(|(_, value)| value)
-    }
+fn is_one(given: &str, options: &[&str]) -> bool {
+    options.iter().any(|option| given == *option || given.len() > 2 && option.starts_with(given))
 }

@@ -10,22 +10,25 @@ use super::transfer::transfer;
 use super::word::Word;
 
 /// Programs that print their files, how much of them, and the letters of their options that take a value.
-const SHOW: [(&str, Extent, &str); 15] = [
+const SHOW: [(&str, Extent, &str); 18] = [
     ("cat", Extent::Whole, ""),
-    ("nl", Extent::Whole, "bdfhilnsvw"),
+    ("nl", Extent::Whole, "b:d:f:h:i:l:n:s:v:w:"),
     ("tac", Extent::Whole, ""),
-    ("bat", Extent::Whole, "lrHm"),
+    ("bat", Extent::Whole, "l:r:H:m:"),
+    ("batcat", Extent::Whole, "l:r:H:m:"),
     ("less", Extent::Whole, ""),
     ("more", Extent::Whole, ""),
-    ("head", Extent::Part, "nc"),
-    ("tail", Extent::Part, "nc"),
-    ("cut", Extent::Part, "dfcb"),
-    ("sort", Extent::Part, "ktoST"),
-    ("uniq", Extent::Part, "fsw"),
+    ("head", Extent::Part, "n:c:"),
+    ("tail", Extent::Part, "n:c:"),
+    ("cut", Extent::Part, "d:f:c:b:"),
+    ("sort", Extent::Part, "k:t:o:S:T:"),
+    ("uniq", Extent::Part, "f:s:w:"),
     ("jq", Extent::Part, ""),
-    ("xxd", Extent::Part, "lsc"),
-    ("od", Extent::Part, "AtjN"),
-    ("diff", Extent::Part, "U"),
+    ("yq", Extent::Part, ""),
+    ("xxd", Extent::Part, "l:s:c:"),
+    ("od", Extent::Part, "A:t:j:N:"),
+    ("diff", Extent::Part, "U:"),
+    ("column", Extent::Part, "s:t:c:o:"),
 ];
 
 /// Whether a program prints all or some of its input.
@@ -50,24 +53,34 @@ pub(super) fn run(
         "popd" => shell.is_certain = false,
         "cat" if arguments.is_empty() && streams.input.is_none() => return streams.text.clone(),
         "echo" => return echoed(arguments),
-        "sed" | "perl" => {
-            let given = match name {
-                "sed" => given("efl", &["expression", "file", "line-length"]),
-                _ => given("eEIM", &[]),
-            };
-            let script = usize::from(!given.has(&["e", "E", "expression", "f", "file"]));
+        "sed" => {
+            let given = given("e:f:l:i::", &["expression", "file", "line-length"]);
+            let script = usize::from(!given.has(&["e", "expression", "f", "file"]));
             match given.has(&["i", "in-place"]) {
                 true => shell.change_all(given.operands.get(script..).unwrap_or_default(), Extent::Part),
-                false if name == "sed" => show(shell, &given, script, Extent::Part, streams),
-                false => {}
+                false => show(shell, &given, script, Extent::Part, streams),
             }
         }
         "awk" | "gawk" | "mawk" => {
-            let given = given("FvfiE", &["field-separator", "assign", "file"]);
-            show(shell, &given, usize::from(!given.has(&["f", "file"])), Extent::Part, streams);
+            let given = given("F:v:f:i:e:E:l:", &["field-separator", "assign", "file", "include", "source"]);
+            let script = usize::from(!given.has(&["f", "file", "e", "source", "E"]));
+            match given.value(&["i", "include"]).is_some_and(|file| file.is(&["inplace"])) {
+                true => shell.change_all(given.operands.get(script..).unwrap_or_default(), Extent::Part),
+                false => show(shell, &given, script, Extent::Part, streams),
+            }
+        }
+        "perl" | "ruby" => {
+            let given = match name {
+                "perl" => given("e:E:I:M:m:C::D::F::V::x::i::0#l#", &[]),
+                _ => given("e:I:r:C:E:F::K::T::W::x::i::0#", &[]),
+            };
+            let script = usize::from(!given.has(&["e", "E"]));
+            if given.has(&["i"]) {
+                shell.change_all(given.operands.get(script..).unwrap_or_default(), Extent::Part);
+            }
         }
         "grep" | "egrep" | "fgrep" | "rg" => {
-            let given = given("efABCmgtTdD", &["regexp", "file", "context", "glob", "type"]);
+            let given = given("e:f:A:B:C:m:g:t:T:d:D:", &["regexp", "file", "context", "glob", "type"]);
             let pattern = usize::from(!given.has(&["e", "regexp", "f", "file", "files"]));
             let silent = ["l", "L", "c", "q", "files-with-matches", "count", "quiet", "files"];
             if !given.has(&silent) {
@@ -83,11 +96,11 @@ pub(super) fn run(
         "mv" | "cp" | "install" | "ln" => transfer(shell, name, arguments),
         "rm" | "unlink" => shell.change_all(&given("", &[]).operands, Extent::Whole),
         "shred" | "truncate" => {
-            let given = given("nsr", &["iterations", "size", "random-source", "reference"]);
+            let given = given("n:s:r:", &["iterations", "size", "random-source", "reference"]);
             shell.change_all(&given.operands, Extent::Whole);
         }
         "mkdir" | "rmdir" | "touch" | "mkfifo" => {
-            let given = given("mdrt", &["mode", "date", "reference", "time"]);
+            let given = given("m:d:r:t:", &["mode", "date", "reference", "time"]);
             given.operands.iter().for_each(|file| shell.touch(file));
         }
         "chmod" | "chown" | "chgrp" => {
@@ -99,12 +112,12 @@ pub(super) fn run(
         }
         "dd" => {
             for word in arguments.iter().filter(|word| word.raw.starts_with("of=")) {
-                let file = word.as_text().map_or(Word::default(), |text| Word::text(&text["of=".len()..]));
+                let file = word.as_text().map_or(Word::unknown(), |text| Word::text(&text["of=".len()..]));
                 shell.change(&file, Extent::Whole, None);
             }
         }
         "patch" => {
-            let given = given("piodrBDFVYzg", &["strip", "input", "output", "directory"]);
+            let given = given("p:i:o:d:r:B:D:F:V:Y:z:g:", &["strip", "input", "output", "directory"]);
             if !given.has(&["dry-run"]) {
                 git::diffed(shell, given.value(&["i", "input"]), streams);
             }

@@ -7,7 +7,7 @@ use tollgate::turn::Extent;
 use super::people;
 use super::programs;
 use super::state::{Shell, Streams};
-use super::syntax::{self, Command, List, Pipeline, Redirect};
+use super::syntax::{self, Command, GroupKind, Join, List, Pipeline, Redirect};
 use super::word::Word;
 use crate::hook::plan::ToolPlan;
 
@@ -49,12 +49,21 @@ impl Reader {
     }
 
     pub(super) fn list(&mut self, list: &List, shown: bool) {
+        let (mut start, mut may_differ) = (self.shell.folder.clone(), false);
         for pipeline in list {
+            if pipeline.join == Join::Always {
+                self.shell.is_certain &= !may_differ;
+                (start, may_differ) = (self.shell.folder.clone(), false);
+            }
+            // It runs if the command before it has failed, and then that may not have changed the folder.
+            self.shell.is_certain &= pipeline.join != Join::Or || self.shell.folder == start;
             let before = self.shell.folder.clone();
             self.pipeline(pipeline, shown);
-            // It runs only if the command before it has failed.
-            self.shell.is_certain &= !pipeline.is_alternative || self.shell.folder == before;
+            // A command after `a || cd b &&` may run without the `cd`.
+            self.shell.is_certain &= pipeline.join != Join::Or || self.shell.folder == before;
+            may_differ |= pipeline.join != Join::Always && self.shell.folder != before;
         }
+        self.shell.is_certain &= !may_differ;
     }
 
     /// The output of a command is shown if all following commands print their input.
@@ -71,7 +80,7 @@ impl Reader {
         }
     }
 
-    pub(super) fn in_subshell(&mut self, read: impl FnOnce(&mut Self)) {
+    fn in_subshell(&mut self, read: impl FnOnce(&mut Self)) {
         let before = (self.shell.folder.clone(), self.shell.is_certain);
         read(self);
         (self.shell.folder, self.shell.is_certain) = before;
@@ -96,13 +105,14 @@ impl Reader {
         let words = self.shell.expanded(&command.words);
         let text = match &command.group {
             Some(group) => {
-                let (body, before) = (&group.body, self.shell.folder.clone());
-                match group.is_subshell {
-                    true => self.in_subshell(|reader| reader.list(body, streams.shown)),
-                    false => self.list(body, streams.shown),
+                let before = self.shell.folder.clone();
+                match group.kind {
+                    GroupKind::Subshell => {
+                        self.in_subshell(|reader| reader.list(&group.body, streams.shown));
+                    }
+                    GroupKind::Plain | GroupKind::Branch => self.list(&group.body, streams.shown),
                 }
-                // It may be a branch, a loop or the body of a function.
-                self.shell.is_certain &= self.shell.folder == before;
+                self.shell.is_certain &= group.kind == GroupKind::Plain || self.shell.folder == before;
                 None
             }
             None => self.simple(&words, &streams),

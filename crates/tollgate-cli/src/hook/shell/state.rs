@@ -3,7 +3,6 @@
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use tollgate::gate::{CommitContent, Files};
 use tollgate::turn::Extent;
 
 use super::glob;
@@ -32,11 +31,9 @@ pub(super) struct Shell {
     /// Not all of the text is understood.
     pub(super) unclear: bool,
     /// Where each changed file is in the list of changes.
-    changed: HashMap<(PathBuf, Files), usize>,
+    changed: HashMap<PathBuf, usize>,
     /// The names in folders that may still be compared with patterns.
     looks: usize,
-    /// What the commands have staged for a commit of git.
-    pub(super) staged: CommitContent,
     /// The files that are read.
     shown: HashSet<PathBuf>,
 }
@@ -61,7 +58,6 @@ impl Shell {
             unclear: false,
             changed: HashMap::new(),
             looks: LOOKED_AT,
-            staged: CommitContent::default(),
             shown: HashSet::new(),
         }
     }
@@ -71,12 +67,6 @@ impl Shell {
         let mut all = Vec::new();
         for word in words {
             word.pattern.iter().for_each(|pattern| self.note_pattern(pattern));
-            if let (None, Some((start, rest))) = (&word.value, word.raw.split_once('{'))
-                && let Some((_, end)) = rest.rsplit_once('}')
-            {
-                // `{a,b}.txt` is not expanded.
-                self.note_pattern(&format!("{start}*{end}"));
-            }
             let Some(pattern) = word.pattern.as_ref().filter(|_| word.value.is_some()) else {
                 all.push(word.clone());
                 continue;
@@ -118,14 +108,10 @@ impl Shell {
 
     pub(super) fn read(&mut self, word: &Word, extent: Extent) {
         let Some(text) = word.as_text().filter(|text| *text != "-" && !text.is_empty()) else { return };
+        let path = self.path(text);
         // Elsewhere, another file of the same name may have been shown.
-        if self.is_certain || text.starts_with('/') {
-            self.read_path(self.path(text), extent);
-        }
-    }
-
-    pub(super) fn read_path(&mut self, path: PathBuf, extent: Extent) {
-        let is_file = !self.is_exhausted() && !is_device(&path) && !path.is_dir();
+        let is_certain = self.is_certain || text.starts_with('/');
+        let is_file = is_certain && !self.is_exhausted() && !is_device(&path) && !path.is_dir();
         if is_file && self.shown.insert(path.clone()) {
             self.plan.reads.push((path, extent));
         }
@@ -151,15 +137,14 @@ impl Shell {
 
     pub(super) fn change_path(&mut self, path: PathBuf, extent: Extent, text: Option<String>) {
         let text = text.map_or(Text::Unknown, Text::Exactly);
-        self.plan_change(PlannedChange { text, ..PlannedChange::unknown(path, extent) });
+        self.plan_change(PlannedChange { path, extent, text, by_git: false, brings_files: false });
     }
 
     pub(super) fn plan_change(&mut self, planned: PlannedChange) {
         if self.is_exhausted() || is_device(&planned.path) {
             return;
         }
-        let key = (planned.path.clone(), planned.files);
-        match self.changed.get(&key).and_then(|at| self.plan.changes.get_mut(*at)) {
+        match self.changed.get(&planned.path).and_then(|at| self.plan.changes.get_mut(*at)) {
             // Changed twice, so the final text is not known.
             Some(change) => {
                 change.text = Text::Unknown;
@@ -171,7 +156,7 @@ impl Shell {
                 }
             }
             None => {
-                self.changed.insert(key, self.plan.changes.len());
+                self.changed.insert(planned.path.clone(), self.plan.changes.len());
                 self.plan.changes.push(planned);
             }
         }

@@ -7,12 +7,12 @@ use tollgate::turn::Extent;
 use super::arguments::{ProgramArgs, Valued};
 use super::state::Shell;
 use super::word::Word;
-use crate::hook::plan::PlannedChange;
+use crate::hook::plan::{PlannedChange, Text};
 
 /// Moves, copies and links. The last word is the target, unless `-t` gives it.
 pub(super) fn transfer(shell: &mut Shell, name: &str, arguments: &[Word]) {
     let names = &["target-directory", "suffix", "mode", "group", "owner"];
-    let mut given = ProgramArgs::of(arguments, Valued { letters: "tSmgo", names });
+    let mut given = ProgramArgs::of(arguments, Valued { letters: "t:S:m:g:o:", names });
     let folder = given.value(&["t", "target-directory"]).cloned();
     let symbolic = given.has(&["s", "symbolic", "symbolic-link"]);
     let hard = !symbolic && (name == "ln" || name == "cp" && given.has(&["l", "link"]));
@@ -76,5 +76,6 @@ const MOST_NAMES: usize = 5_000;
 
 /// A file or a folder comes to this path.
 fn bring(shell: &mut Shell, path: PathBuf, brings_files: bool) {
-    shell.plan_change(PlannedChange { brings_files, ..PlannedChange::unknown(path, Extent::Whole) });
+    let (extent, text) = (Extent::Whole, Text::Unknown);
+    shell.plan_change(PlannedChange { path, extent, text, by_git: false, brings_files });
 }

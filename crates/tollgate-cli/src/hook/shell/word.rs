@@ -7,13 +7,17 @@ pub(super) struct Word {
     pub(super) raw: String,
     /// Its value, if the text alone determines it.
     pub(super) value: Option<String>,
-    /// If it is a pattern of file names: the value with its quoted characters escaped.
+    /// If it is a pattern of file names: the value with its quoted characters escaped. Braces, as in `{a,b}.txt`, count as `*`.
     pub(super) pattern: Option<String>,
 }
 
 impl Word {
     pub(super) fn text(text: &str) -> Self {
         Self { raw: text.to_owned(), value: Some(text.to_owned()), pattern: None }
+    }
+
+    pub(super) fn unknown() -> Self {
+        Self::default()
     }
 
     pub(super) fn as_text(&self) -> Option<&str> {

@@ -322,11 +322,7 @@ impl<'w> Program<'w> {
 
     /// The reason for which the answer to this payload blocks the tool, if it does.
     pub(crate) fn asks(&self, payload: &Value) -> Option<String> {
-        self.blocks(&self.hook(payload))
-    }
-
-    /// The reason for which this answer blocks the tool, if it does.
-    fn blocks(&self, ran: &Ran) -> Option<String> {
+        let ran = self.hook(payload);
         if ran.stdout().is_empty() {
             return None;
         }

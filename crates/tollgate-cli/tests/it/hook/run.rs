@@ -60,12 +60,7 @@ pub(crate) fn runs_in(program: &Program<'_>, folder: &Path, command: &str) -> Co
     let call = format!("run-{}", program.calls.get());
     let before = from(program.before(&tool, &call), folder);
     let answer = program.hook(&before);
-    if let Some(reason) = program.blocks(&answer) {
-        return Command::Blocked(reason);
-    }
-    if !answer.stdout().is_empty()
-        && let Some(text) = changed(program.host, &answer.json())
-    {
+    if let Some(text) = changed(program.host, &answer.json()) {
         let (line, rest) = text.split_once('\n').unwrap();
         assert_eq!(rest, command);
         let ran = world.script(&text).folder(folder).ends();
@@ -77,10 +72,7 @@ pub(crate) fn runs_in(program: &Program<'_>, folder: &Path, command: &str) -> Co
         assert!(!fs::exists(file).unwrap(), "the prologue is left");
         return Command::Ran(ran);
     }
-    // Only its text was read.
-    let ran = world.script(command).folder(folder).ends();
-    program.says(&from(program.after(&tool, &call, &(ran.stdout() + &ran.stderr())), folder));
-    Command::Ran(ran)
+    Command::Blocked(program.asks(&before).unwrap())
 }
 
 /// Replaces a text in JSON.

@@ -60,13 +60,11 @@ const RESOLVED: Work = &[("f", "one and elsewhere\n")];
 const IN_THE_WAY: Work = &[("elsewhere", "unfinished\n")];
 
 /// Where files are guarded.
-const EVERY: &[Door] = &[Door::Transaction, Door::Gate, Door::Hooks, Door::Reader];
+const EVERY: &[Door] = &[Door::Transaction, Door::Gate, Door::Hooks];
 /// At the level of the gate, git goes on after a refused call, and a folder is renamed as a whole.
-const IN_VIEW: &[Door] = &[Door::Transaction, Door::Hooks, Door::Reader];
+const IN_VIEW: &[Door] = &[Door::Transaction, Door::Hooks];
 /// What happens in `.git` is git's own business at the level of the gate.
-const IN_GIT: &[Door] = &[Door::Transaction, Door::Hooks, Door::Reader];
-/// The text of the command does not say which files it changes.
-const NOT_BY_TEXT: &[Door] = &[Door::Transaction, Door::Gate, Door::Hooks];
+const IN_GIT: &[Door] = &[Door::Transaction, Door::Hooks];
 
 const SUBMODULE: &str = "git init -q ../lib && (cd ../lib && echo lib > l && git add l && git commit -q -m lib) \
                          && git submodule --quiet add ../lib sub && git commit -q -m sub";
@@ -104,10 +102,10 @@ const CASES: &[Case] = &[
     destroys(EVERY, TRACKED, "git restore --source HEAD~1 f"),
     Case { owner: "git add f", ..destroys(EVERY, TRACKED, "git restore --staged --worktree f") },
     destroys(EVERY, TRACKED, "git read-tree -u --reset HEAD"),
-    destroys(&[Door::Transaction, Door::Hooks], TRACKED, "git diff f > ../p && git apply -R ../p"),
+    destroys(IN_VIEW, TRACKED, "git diff f > ../p && git apply -R ../p"),
     destroys(EVERY, TRACKED, "git show HEAD:f > f"),
     destroys(
-        NOT_BY_TEXT,
+        EVERY,
         TRACKED,
         "git show HEAD:f > ../old && python3 -c \"import shutil; shutil.copy('../old', 'f')\"",
     ),
@@ -120,9 +118,9 @@ const CASES: &[Case] = &[
     destroys(EVERY, TRACKED, "rm f"),
     destroys(EVERY, NEW, "rm new"),
     destroys(EVERY, TRACKED, "git rm -q -f f"),
-    destroys(NOT_BY_TEXT, DEEP, "find notes -type f -delete"),
-    destroys(NOT_BY_TEXT, NEW, "python3 -c \"import os; os.remove('new')\""),
-    destroys(NOT_BY_TEXT, NEW, "git ls-files -o --exclude-standard -x .tollgate | xargs rm"),
+    destroys(EVERY, DEEP, "find notes -type f -delete"),
+    destroys(EVERY, NEW, "python3 -c \"import os; os.remove('new')\""),
+    destroys(EVERY, NEW, "git ls-files -o --exclude-standard -x .tollgate | xargs rm"),
     // Moved away.
     destroys(EVERY, TRACKED, "mv f moved"),
     destroys(EVERY, NEW, "mv new ../moved"),
@@ -140,11 +138,11 @@ const CASES: &[Case] = &[
     destroys(EVERY, TRACKED, "ln -sf g f"),
     destroys(IN_VIEW, TRACKED, "truncate -s 0 f"),
     destroys(EVERY, TRACKED, "dd if=g of=f 2> ../out"),
-    destroys(NOT_BY_TEXT, TRACKED, "python3 -c \"open('f', 'w').write('mine')\""),
+    destroys(EVERY, TRACKED, "python3 -c \"open('f', 'w').write('mine')\""),
     // In a submodule, in a merge, and before the first commit.
     Case { before: SUBMODULE, ..destroys(EVERY, IN_SUBMODULE, "git -C sub reset -q --hard") },
     Case { before: SUBMODULE, ..destroys(EVERY, IN_SUBMODULE, "git -C sub checkout -q .") },
-    Case { before: SUBMODULE, ..destroys(NOT_BY_TEXT, IN_SUBMODULE, "git submodule --quiet update --force") },
+    Case { before: SUBMODULE, ..destroys(EVERY, IN_SUBMODULE, "git submodule --quiet update --force") },
     Case { before: CONFLICT, ..destroys(EVERY, RESOLVED, "git merge --abort") },
     Case { before: UNBORN, ..destroys(EVERY, NEW, "rm new") },
     Case { before: UNBORN, ..destroys(EVERY, NEW, "git clean -qf new") },
@@ -159,7 +157,10 @@ const CASES: &[Case] = &[
     commits(NEW, "git add new", "echo more >> mine && git add mine && git commit -q -m x"),
     commits(TRACKED, "", "git commit -q --amend --no-edit -a"),
     commits(TRACKED, "git add f", "git commit -q --amend --no-edit"),
-    commits(TRACKED, "", "git add -u; sh -c 'git commit -q -m x'"),
+    Case {
+        doors: &[Door::Transaction, Door::Hooks],
+        ..commits(TRACKED, "", "git add -u; sh -c 'git commit -q -m x'")
+    },
     Case { before: UNBORN, ..commits(NEW, "", "git add new && git commit -q -m x") },
     // To another branch or another commit.
     switches(Switches, TRACKED, "git switch -q -c topic"),
@@ -173,11 +174,7 @@ const CASES: &[Case] = &[
     switches(SwitchesAndDestroys, TRACKED, "git reset -q --hard HEAD~1"),
     switches(SwitchesAndDestroys, TRACKED, "git checkout -q -f other"),
     switches(SwitchesAndDestroys, TRACKED, "git switch -q --discard-changes other"),
-    // Which untracked files are in the way of another branch, the text of the command does not say.
-    Case {
-        doors: &[Door::Transaction, Door::Hooks],
-        ..switches(SwitchesAndDestroys, IN_THE_WAY, "git checkout -q -f other")
-    },
+    switches(SwitchesAndDestroys, IN_THE_WAY, "git checkout -q -f other"),
 ];
 
 impl Case {
@@ -403,16 +400,6 @@ fn a_run_loses_nothing_of_another_agent() {
 #[test]
 fn a_run_at_the_gate_loses_nothing_of_a_person() {
     nothing_is_lost(Door::Gate, Owner::Person);
-}
-
-#[test]
-fn a_command_whose_text_is_read_loses_nothing_of_another_agent() {
-    nothing_is_lost(Door::Reader, Owner::Blue);
-}
-
-#[test]
-fn a_command_whose_text_is_read_loses_nothing_of_a_person() {
-    nothing_is_lost(Door::Reader, Owner::Person);
 }
 
 #[test]

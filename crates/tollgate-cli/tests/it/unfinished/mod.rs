@@ -181,10 +181,16 @@ impl<'w> Agent<'w> {
         let mode = match self.door {
             Door::Transaction => "transaction",
             Door::Gate => "gate",
-            Door::Hooks | Door::Reader => {
+            Door::Hooks => {
                 return match runs_in(&self.program, &self.world.root(), command) {
                     Command::Blocked(said) => Answer { code: None, said },
                     Command::Ran(ran) => ran.into(),
+                };
+            }
+            Door::Reader => {
+                return match self.program.runs(command) {
+                    Came::Ran(said) => Answer { code: Some(0), said },
+                    Came::Blocked(said) => Answer { code: None, said },
                 };
             }
         };
@@ -199,7 +205,7 @@ impl<'w> Agent<'w> {
 /// What a repository shows: the commits by their subjects, branches, stashes, the index, and what git says of each file.
 const REPOSITORY: &str = "git symbolic-ref -q HEAD || echo detached
     (git for-each-ref --format='%(refname) %(subject)'; git log -g --format='stash %s' refs/stash -- 2> /dev/null) |
-    sed -E 's/[0-9a-f]{7,40}/ID/'; git ls-files -s -- . ':!.tollgate/config.toml' | sed -E 's/^160000 [0-9a-f]+/160000 ID/'; git status --porcelain --untracked-files=all -- . ':!.tollgate'";
+    sed -E 's/[0-9a-f]{7,40}/ID/'; git ls-files -s | sed -E 's/^160000 [0-9a-f]+/160000 ID/'; git status --porcelain --untracked-files=all -- . ':!.tollgate'";
 
 /// The checkout: every file, and what git shows of it. Commits are shown by their subjects, because their ids have the time.
 fn shown(world: &World) -> BTreeMap<String, String> {

@@ -4,7 +4,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-use super::{CannotCommit, CommitAnswer, Repository, ten};
+use super::{
+    CannotCommit, CommitAnswer, Digest, Extent, FilePath, FileState, Repository, TurnState, request, ten,
+};
 
 #[test]
 fn hooks_run_as_for_git_commit_and_may_refuse_or_add() {
@@ -60,6 +62,25 @@ fn a_switch_of_the_branch_in_between_gets_no_commit_of_the_other() {
     assert_eq!(repository.asks("blue", &[], false), CommitAnswer::Cannot(CannotCommit::Moved));
     assert_eq!(repository.git("rev-list --count --all"), "1");
     assert_eq!(repository.status(), " M a");
+}
+
+#[test]
+fn a_switch_of_the_branch_in_between_is_refused_to_a_turn_that_knows_the_branch() {
+    let repository = Repository::with(&[("a", "1\n")]);
+    let turn = repository.turn("blue");
+    let head = FilePath::trusted(repository.root.join(".git/HEAD"));
+    let known = Digest::of(&fs::read(&head).unwrap());
+    turn.observe(&head, FileState::Present(known), Extent::Whole).unwrap();
+    repository.writes("blue", "a", "2\n");
+    let hook = repository.root.join(".git/hooks/pre-commit");
+    let script = "#!/bin/sh\n[ -e once ] && exit 0\n: >once\nunset GIT_INDEX_FILE\ngit switch -q -c other\n";
+    fs::write(&hook, script).unwrap();
+    fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).unwrap();
+    let answer = repository.gate.commit_own(&request(&repository, &turn)).unwrap();
+    let payload = answer.into_result().unwrap_err().payload();
+    assert!(payload.file_path.ends_with("/.git/HEAD"), "{payload:?}");
+    assert_eq!(repository.git("rev-list --count --all"), "1");
+    assert_eq!(turn.get(&head).unwrap().unwrap().baseline(Extent::Whole), FileState::Present(known));
 }
 
 #[test]

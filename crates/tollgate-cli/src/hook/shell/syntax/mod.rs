@@ -28,9 +28,19 @@ pub(super) type List = Vec<Pipeline>;
 /// `a | b | c`.
 #[derive(Debug)]
 pub(super) struct Pipeline {
-    /// It is behind `||`.
-    pub(super) is_alternative: bool,
+    pub(super) join: Join,
     pub(super) commands: Vec<Command>,
+}
+
+/// What is in front of a command in a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Join {
+    /// Nothing, `;`, `&` or a new line.
+    Always,
+    /// `&&`
+    And,
+    /// `||`
+    Or,
 }
 
 /// One command, or several with a common redirection.
@@ -44,12 +54,21 @@ pub(super) struct Command {
     pub(super) group: Option<Group>,
 }
 
-/// The commands in brackets, in a branch or in a loop.
+/// The commands in brackets, in a branch, in a loop or in a function.
 #[derive(Debug)]
 pub(super) struct Group {
-    /// `( ... )`
-    pub(super) is_subshell: bool,
+    pub(super) kind: GroupKind,
     pub(super) body: List,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum GroupKind {
+    /// `{ ...; }`
+    Plain,
+    /// `( ... )`
+    Subshell,
+    /// They may or may not run.
+    Branch,
 }
 
 #[derive(Debug)]
@@ -72,7 +91,8 @@ pub(super) enum Redirect {
 /// Parses a whole text.
 pub(super) fn parse(text: &str, home: Option<&Path>) -> Result<List, Unclear> {
     let mut parser = Parser { home, words: WORDS, ..Parser::of(text) };
-    parser.list("")
+    let list = parser.list(&[])?;
+    if parser.rest().is_empty() { Ok(list) } else { Err(Unclear) }
 }
 
 struct Parser<'t> {
@@ -100,8 +120,8 @@ const GROUPS: [(&str, &str); 8] = [
     ("case", "esac"),
 ];
 
-/// What stands between the commands of a list, or in front of a command.
-const BETWEEN: [&str; 8] = [";", "&", "then", "elif", "else", "do", "!", "time"];
+/// Words between the commands of a group, or in front of a command.
+const BETWEEN: [&str; 8] = ["then", "elif", "else", "do", "!", "time -p", "time", "coproc"];
 
 impl<'t> Parser<'t> {
     fn of(text: &'t str) -> Self {
@@ -170,32 +190,35 @@ impl<'t> Parser<'t> {
         if self.depth > DEPTH { Err(Unclear) } else { Ok(()) }
     }
 
-    /// The commands up to this word, which is passed. Without a word: all.
-    fn list(&mut self, end: &str) -> Result<List, Unclear> {
+    /// The commands up to one of these words. The word is passed.
+    fn list(&mut self, ends: &[&str]) -> Result<List, Unclear> {
         self.deeper()?;
-        let (mut list, mut is_alternative) = (List::new(), false);
+        let (mut list, mut join) = (List::new(), Join::Always);
         loop {
             self.blanks();
-            if self.rest().is_empty() && end.is_empty() || !end.is_empty() && self.keyword(end) {
+            let is_end = ends.iter().any(|end| self.keyword(end));
+            if is_end || ends.is_empty() && self.rest().is_empty() {
                 self.depth -= 1;
                 return Ok(list);
             }
             if self.rest().is_empty() {
                 return Err(Unclear);
             }
-            if self.eat("||") {
-                is_alternative = true;
-            } else if self.is_between()? || end == "esac" && self.eat(")") {
-                // In `case`, a bracket ends a pattern. The pattern looks like a command, and does nothing.
-            } else {
-                list.push(Pipeline { is_alternative, commands: self.pipeline()? });
-                is_alternative = false;
+            if self.line_end()? || self.eat(";") {
+                continue;
+            }
+            if self.eat("&&") {
+                join = Join::And;
+            } else if self.eat("||") {
+                join = Join::Or;
+            } else if self.eat("&") {
+                join = Join::Always;
+            } else if !BETWEEN.iter().any(|word| self.keyword(word)) {
+                let commands = self.pipeline()?;
+                list.push(Pipeline { join, commands });
+                join = Join::Always;
             }
         }
-    }
-
-    fn is_between(&mut self) -> Result<bool, Unclear> {
-        Ok(self.line_end()? || BETWEEN.iter().any(|word| self.keyword(word)))
     }
 
     fn pipeline(&mut self) -> Result<Vec<Command>, Unclear> {
@@ -205,9 +228,11 @@ impl<'t> Parser<'t> {
             if self.rest().starts_with("||") || !(self.eat("|&") || self.eat("|")) {
                 return Ok(commands);
             }
-            self.blanks();
-            while self.is_between()? {
+            loop {
                 self.blanks();
+                if !(self.line_end()? || BETWEEN.iter().any(|word| self.keyword(word))) {
+                    break;
+                }
             }
             commands.push(self.command()?);
         }
@@ -220,22 +245,31 @@ impl<'t> Parser<'t> {
         if self.eat("((") {
             self.arithmetic()?;
         } else if let Some((start, end)) = GROUPS.iter().find(|(start, _)| self.keyword(start)) {
-            match *start {
-                "for" | "select" => command.words = self.words()?,
-                "case" => drop(self.words()?),
-                _ => {}
+            if ["for", "select"].contains(start) {
+                command.words = self.loop_words()?;
             }
-            command.group = Some(Group { is_subshell: *start == "(", body: self.list(end)? });
-            while let Some(redirect) = self.redirect()? {
-                command.redirects.push(redirect);
-            }
+            let kind = match *start {
+                "{" => GroupKind::Plain,
+                "(" => GroupKind::Subshell,
+                _ => GroupKind::Branch,
+            };
+            let body = if *start == "case" { self.cases()? } else { self.list(&[end])? };
+            command.group = Some(Group { kind, body });
         } else if self.keyword("function") {
-            // Its body is read like a group.
             self.blanks();
             self.word()?;
-            self.brackets();
+            self.blanks();
+            self.eat("(");
+            command.group = Some(self.function()?);
         } else {
             self.simple(&mut command)?;
+        }
+        while command.group.is_some() {
+            self.blanks();
+            match self.redirect()? {
+                Some(redirect) => command.redirects.push(redirect),
+                None => break,
+            }
         }
         command.substitutions.append(&mut self.substitutions);
         self.substitutions = outer;
@@ -243,17 +277,17 @@ impl<'t> Parser<'t> {
         Ok(command)
     }
 
-    /// Passes the brackets behind the name of a function.
-    fn brackets(&mut self) {
+    /// The rest of a function behind its first bracket. The body may run at any time.
+    fn function(&mut self) -> Result<Group, Unclear> {
         self.blanks();
-        if self.eat("(") {
-            self.blanks();
-            self.eat(")");
-        }
+        self.eat(")");
+        self.line_ends()?;
+        let body = vec![Pipeline { join: Join::Always, commands: vec![self.command()?] }];
+        Ok(Group { kind: GroupKind::Branch, body })
     }
 
-    /// The words between `for` and `do`, or between `case` and its first bracket.
-    fn words(&mut self) -> Result<Vec<Word>, Unclear> {
+    /// The words between `for` and `do`.
+    fn loop_words(&mut self) -> Result<Vec<Word>, Unclear> {
         self.blanks();
         if self.eat("((") {
             self.arithmetic()?;
@@ -268,17 +302,61 @@ impl<'t> Parser<'t> {
         }
     }
 
+    /// `WORD in PATTERN) ... ;; esac`
+    fn cases(&mut self) -> Result<List, Unclear> {
+        self.blanks();
+        self.word()?;
+        let mut body = List::new();
+        self.line_ends()?;
+        if !self.keyword("in") {
+            return Err(Unclear);
+        }
+        loop {
+            self.line_ends()?;
+            if self.keyword("esac") {
+                return Ok(body);
+            }
+            self.eat("(");
+            loop {
+                self.blanks();
+                if self.eat(")") {
+                    break;
+                }
+                if !self.eat("|") && self.word()?.is_none() {
+                    return Err(Unclear);
+                }
+            }
+            // The list ends at `;;`, or with the whole group.
+            let mut list = self.list(&[";;&", ";;", ";&", "esac"])?;
+            let is_last = self.text[..self.at].ends_with("esac");
+            body.append(&mut list);
+            if is_last {
+                return Ok(body);
+            }
+        }
+    }
+
+    fn line_ends(&mut self) -> Result<(), Unclear> {
+        loop {
+            self.blanks();
+            if !self.line_end()? {
+                return Ok(());
+            }
+        }
+    }
+
     /// A simple command, or the definition of a function.
     fn simple(&mut self, command: &mut Command) -> Result<(), Unclear> {
         loop {
+            self.blanks();
             if let Some(redirect) = self.redirect()? {
                 command.redirects.push(redirect);
                 continue;
             }
-            if command.words.len() == 1 && self.rest().starts_with('(') {
+            if command.words.len() == 1 && self.eat("(") {
                 // `name() ...`
                 command.words.clear();
-                self.brackets();
+                command.group = Some(self.function()?);
                 return Ok(());
             }
             match self.word()? {
@@ -307,7 +385,6 @@ impl<'t> Parser<'t> {
     }
 
     fn redirect(&mut self) -> Result<Option<Redirect>, Unclear> {
-        self.blanks();
         let digits = self.rest().chars().take_while(char::is_ascii_digit).count();
         let (descriptor, behind) = self.rest().split_at(digits);
         if !behind.starts_with(['<', '>']) && !behind.starts_with("&>")

@@ -47,11 +47,11 @@ impl<'t> Parser<'t> {
             if is_quoted {
                 return Ok(Some(text));
             }
-            let found = self.inner(&text, |inner| {
-                inner.expand(|inner| inner.rest().is_empty(), &mut WordValue::default())?;
-                Ok(std::mem::take(&mut inner.substitutions))
-            })?;
-            self.substitutions.extend(found);
+            let mut inner =
+                Parser { home: self.home, depth: self.depth, words: self.words, ..Parser::of(&text) };
+            inner.expand(|inner| inner.rest().is_empty(), &mut WordValue::default())?;
+            self.substitutions.append(&mut inner.substitutions);
+            self.words = inner.words;
             return Ok(Some(text).filter(|text| !text.contains(['$', '`', '\\'])));
         }
         Err(Unclear)
@@ -60,7 +60,7 @@ impl<'t> Parser<'t> {
     /// The next word. `None` if an operator is next.
     pub(super) fn word(&mut self) -> Result<Option<Word>, Unclear> {
         let (start, mut value) = (self.at, WordValue::default());
-        let mut brace = None;
+        let (mut braces, mut has_braces) = (Vec::new(), false);
         if self.rest().starts_with('~') {
             let name =
                 self.rest().split(|c: char| c == '/' || c.is_whitespace() || ";&|()<>".contains(c)).next();
@@ -96,12 +96,12 @@ impl<'t> Parser<'t> {
                 },
                 '\'' => self.literal(&mut value)?,
                 '"' => self.expand(|parser| parser.eat("\""), &mut value)?,
-                '$' if self.eat("'") => {
+                '$' if self.rest().starts_with('\'') => {
                     // Escapes are not decoded.
-                    value.is_unknown = true;
-                    while let Some(c) = self.next().filter(|c| *c != '\'') {
-                        let _ = if c == '\\' { self.next() } else { None };
-                    }
+                    let quoted = value.text.len();
+                    self.at += 1;
+                    self.literal(&mut value)?;
+                    value.is_unknown |= value.text[quoted..].contains('\\');
                 }
                 '$' => self.dollar(&mut value)?,
                 '`' => self.backticks(&mut value)?,
@@ -111,11 +111,19 @@ impl<'t> Parser<'t> {
                     value.pattern.push(c);
                 }
                 c => {
-                    // `{a,b}` and `{1..3}` become several words.
-                    let list =
-                        |at: usize| [",", ".."].iter().any(|sign| self.text[at..self.at].contains(sign));
-                    value.is_unknown |= c == '}' && brace.is_some_and(list);
-                    brace = if c == '{' { Some(self.at) } else { brace };
+                    match c {
+                        '{' => braces.push((self.at, value.pattern.len())),
+                        // `{a,b}` and `{1..3}` become several words.
+                        '}' if let Some((at, start)) = braces.pop()
+                            && [",", ".."].iter().any(|list| self.text[at..self.at - 1].contains(list)) =>
+                        {
+                            value.pattern.truncate(start);
+                            value.pattern.push('*');
+                            (value.is_pattern, value.is_unknown, has_braces) = (true, true, true);
+                            continue;
+                        }
+                        _ => {}
+                    }
                     value.quoted(c.encode_utf8(&mut [0; 4]));
                 }
             }
@@ -127,13 +135,18 @@ impl<'t> Parser<'t> {
         let raw = self.text[start..self.at].to_owned();
         let WordValue { text, pattern, is_pattern, is_unknown } = value;
         let value = Some(text).filter(|text| !is_unknown && !text.contains('\0'));
-        let pattern = Some(pattern).filter(|_| is_pattern && value.is_some());
+        let pattern = Some(pattern).filter(|_| is_pattern && (value.is_some() || has_braces));
         Ok(Some(Word { raw, value, pattern }))
     }
 
     /// The rest of `'...'`.
     fn literal(&mut self, value: &mut WordValue) -> Result<(), Unclear> {
-        let end = self.rest().find('\'').ok_or(Unclear)?;
+        let mut end = self.rest().find('\'').ok_or(Unclear)?;
+        // In `$'...'` a quote may be escaped.
+        let is_escaped = |text: &str| (text.len() - text.trim_end_matches('\\').len()) % 2 == 1;
+        while self.text[..self.at].ends_with("$'") && is_escaped(&self.rest()[..end]) {
+            end += 1 + self.rest()[end + 1..].find('\'').ok_or(Unclear)?;
+        }
         value.quoted(&self.rest()[..end]);
         self.at += end + 1;
         Ok(())
@@ -199,7 +212,7 @@ impl<'t> Parser<'t> {
     /// The rest of `$(...)`, `<(...)` or `>(...)`.
     fn substitution(&mut self) -> Result<(), Unclear> {
         let outer = std::mem::take(&mut self.substitutions);
-        let list = self.list(")")?;
+        let list = self.list(&[")"])?;
         self.substitutions = outer;
         self.substitutions.push(list);
         Ok(())
@@ -216,21 +229,11 @@ impl<'t> Parser<'t> {
                 c => text.push(c),
             }
         }
-        let list = self.inner(&text, |inner| inner.list(""))?;
+        let mut inner = Parser { home: self.home, depth: self.depth, words: self.words, ..Parser::of(&text) };
+        let list = inner.list(&[])?;
+        self.words = inner.words;
         self.substitutions.push(list);
         Ok(())
-    }
-
-    /// Parses a text that is part of this one.
-    fn inner<T>(
-        &mut self,
-        text: &str,
-        parse: impl FnOnce(&mut Parser<'_>) -> Result<T, Unclear>,
-    ) -> Result<T, Unclear> {
-        let mut inner = Parser { home: self.home, depth: self.depth, words: self.words, ..Parser::of(text) };
-        let found = parse(&mut inner)?;
-        self.words = inner.words;
-        Ok(found)
     }
 
     /// The rest of `((...))`.

@@ -24,7 +24,7 @@ fn git_changes_files_by_its_own_patterns_and_leaves_them_alone_in_the_index() {
     {
         assert_eq!(here.changes(command), Vec::<String>::new(), "{command}");
     }
-    assert_eq!(here.changes("rm e.txt; git checkout -- e.txt"), ["e.txt", "e.txt"]);
+    assert_eq!(here.changes("rm e.txt; git checkout -- e.txt"), ["e.txt"]);
     assert_eq!(here.changes("git restore -SW a.txt"), ["a.txt"]);
     assert_eq!(here.changes("git checkout -- 'sub/*'"), ["sub"]);
     assert_eq!(here.changes("git checkout -f -- a.txt"), ["a.txt"]);
@@ -80,6 +80,7 @@ fn modes_and_outputs_are_told_from_files() {
     for command in [
         "git checkout -m a.txt",
         "git checkout -m -- a.txt",
+        "git checkout -b new a.txt",
         "git restore -s main a.txt",
         "git rm -f a.txt",
         "sort -o a.txt b.txt",

@@ -10,6 +10,7 @@ mod program;
 mod race;
 mod run;
 mod switched_off;
+mod together;
 mod unfinished;
 mod wire;
 

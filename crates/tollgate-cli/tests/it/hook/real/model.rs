@@ -3,6 +3,7 @@
 //! The server answers each request with the next act of the script, in the protocol of the program (`wire.rs`). Before it
 //! answers, it may change files: it also plays another actor that writes while the agent thinks.
 
+use std::any::Any;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -117,6 +118,29 @@ pub(super) struct Step {
     pub(super) ends: Ends,
 }
 
+/// What a model does next, given what the last tool showed it. `None` ends the session.
+pub(super) type Mind = Box<dyn FnMut(&str) -> Option<Act> + Send>;
+
+/// What a model does.
+pub(super) enum Script {
+    /// These acts, one after the other
+    Steps(Vec<Step>),
+    /// What it decides when it has seen how the last act ended
+    Mind(Mind),
+}
+
+impl From<Vec<Step>> for Script {
+    fn from(steps: Vec<Step>) -> Self {
+        Self::Steps(steps)
+    }
+}
+
+impl From<Mind> for Script {
+    fn from(mind: Mind) -> Self {
+        Self::Mind(mind)
+    }
+}
+
 /// The running server.
 pub(super) struct Model {
     pub(super) port: u16,
@@ -127,8 +151,10 @@ pub(super) struct State {
     pub(super) speaks: Speaks,
     pub(super) door: Door,
     root: PathBuf,
-    script: Vec<Step>,
-    pub(super) next: usize,
+    script: Script,
+    next: usize,
+    /// The last act of a mind.
+    answered: Option<Act>,
     blocked: usize,
     /// The acts that did not end as the script says.
     wrong: Vec<String>,
@@ -138,7 +164,7 @@ pub(super) struct State {
 }
 
 impl Model {
-    pub(super) fn start(speaks: Speaks, door: Door, root: PathBuf, script: Vec<Step>) -> Self {
+    pub(super) fn start(speaks: Speaks, door: Door, root: PathBuf, script: Script) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let state = State {
@@ -147,6 +173,7 @@ impl Model {
             root,
             script,
             next: 0,
+            answered: None,
             blocked: 0,
             wrong: Vec::new(),
             told: Vec::new(),
@@ -163,8 +190,13 @@ impl Model {
         Self { port, state }
     }
 
-    pub(super) fn length(&self) -> usize {
-        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner).script.len()
+    /// Whether every act of the script was played.
+    pub(super) fn is_at_the_end(&self) -> bool {
+        let state = self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        match &state.script {
+            Script::Steps(steps) => state.next == steps.len(),
+            Script::Mind(_) => true,
+        }
     }
 
     /// The lines of which the model was told that they are written.
@@ -230,9 +262,26 @@ impl State {
     /// Checks how the last act ended, and returns the next one.
     pub(super) fn step(&mut self, body: &str) -> Option<Act> {
         self.last = body.to_owned();
+        let shown = wire::last_result(self.speaks, body);
+        let script = match &mut self.script {
+            Script::Steps(script) => script,
+            // Some programs ask twice. The same question gets the same answer.
+            Script::Mind(_) if self.next > 0 && !body.contains(&format!("_{}\"", self.next - 1)) => {
+                return self.answered.clone();
+            }
+            Script::Mind(mind) => {
+                let act = catch_unwind(AssertUnwindSafe(|| mind(&shown)));
+                self.next += 1;
+                self.answered = act.unwrap_or_else(|why| {
+                    self.wrong.push(reason(&*why));
+                    None
+                });
+                return self.answered.clone();
+            }
+        };
         // The text after the payload does not repeat this word, so it occurs once per blocked act.
         let blocked = body.matches("STALE_FILE").count();
-        if let Some(last) = self.next.checked_sub(1).and_then(|at| self.script.get(at)) {
+        if let Some(last) = self.next.checked_sub(1).and_then(|at| script.get(at)) {
             let was = blocked > self.blocked;
             if last.ends != Ends::Either && was != (last.ends == Ends::Stale) {
                 let tail: String =
@@ -241,20 +290,18 @@ impl State {
             }
         }
         self.blocked = blocked;
-        let shown = wire::last_result(self.speaks, body);
-        if let Some(Act::AddLine(_, line)) = self.next.checked_sub(1).map(|at| &self.script[at].act)
+        if let Some(Act::AddLine(_, line)) = self.next.checked_sub(1).map(|at| &script[at].act)
             && !shown.contains("error_type")
         {
             self.told.push(line.clone());
         }
-        let step = self.script.get_mut(self.next)?;
+        let step = script.get_mut(self.next)?;
         self.next += 1;
         // A panic would only end this thread, and the program asks again.
         if let Some(before) = &mut step.before
             && let Err(why) = catch_unwind(AssertUnwindSafe(before))
         {
-            let why = why.downcast_ref::<String>().map_or("a check failed", String::as_str);
-            self.wrong.push(format!("before act {} {:?}: {why}", self.next - 1, step.act));
+            self.wrong.push(format!("before act {} {:?}: {}", self.next - 1, step.act, reason(&*why)));
         }
         Some(match &step.act {
             Act::AddLine(style, line) => {
@@ -269,7 +316,22 @@ impl State {
         })
     }
 
+    /// Whether a mind has acted already.
+    pub(super) fn has_begun(&self) -> bool {
+        self.answered.is_some()
+    }
+
+    /// The id of the last act.
+    pub(super) fn id(&self, prefix: &str) -> String {
+        format!("{prefix}_{}", self.next.saturating_sub(1))
+    }
+
     pub(super) fn path(&self, file: &str) -> String {
         self.root.join(file).display().to_string()
     }
+}
+
+/// What a panic said.
+fn reason(panic: &dyn Any) -> String {
+    panic.downcast_ref::<String>().map_or("a check failed", String::as_str).to_owned()
 }

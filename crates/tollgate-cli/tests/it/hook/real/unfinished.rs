@@ -135,7 +135,7 @@ fn outcomes(bin: &Path, speaks: Speaks, is_guarded: bool) -> Vec<&'static str> {
     };
     let next = deeds.iter().copied().map(Some).chain([None]);
     let script = [None].into_iter().chain(next.clone()).zip(next).map(|(last, next)| between(last, next));
-    let mut real = Real::new(&world, speaks, script.collect());
+    let mut real = Real::new(&world, speaks, script.collect::<Vec<_>>());
     real.bare = !is_guarded;
     real.plays(bin);
     let found = found.lock().unwrap();

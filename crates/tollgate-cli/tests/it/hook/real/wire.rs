@@ -15,7 +15,10 @@ pub(super) fn answer(head: &str, body: &str, state: &mut State) -> (&'static str
         Speaks::Opencode | Speaks::Copilot | Speaks::Cline if head.contains("/chat/completions") => {
             // Without tools, it asks for the title of the session.
             let title = || chat(&json!({"role": "assistant", "content": "title"}), "stop");
-            (EVENTS, if asks { state.completion(body) } else { title() })
+            // In a long session, Copilot also asks for a summary of it, with tools and beside the session.
+            let last = request["messages"].as_array().and_then(|messages| messages.last());
+            let is_aside = state.has_begun() && last.is_some_and(|last| last["role"] == "user");
+            (EVENTS, if asks && !is_aside { state.completion(body) } else { title() })
         }
         Speaks::Claude if head.contains("/count_tokens") => {
             ("application/json", json!({"input_tokens": 1}).to_string())
@@ -73,10 +76,11 @@ pub(super) fn last_result(speaks: Speaks, body: &str) -> String {
 
 impl State {
     fn codex(&mut self, body: &str) -> String {
-        let id = format!("call_{}", self.next);
+        let act = self.step(body);
+        let id = self.id("call");
         let shell = |command: &str| json!({"type": "function_call", "call_id": id, "name": "exec_command", "arguments": json!({"cmd": command, "yield_time_ms": 30_000}).to_string()});
         let patch = |text: &str| json!({"type": "custom_tool_call", "call_id": id, "name": "apply_patch", "input": text});
-        let item = match self.step(body) {
+        let item = match act {
             Some(act) if self.door == Door::Mcp => {
                 let (name, arguments) = act.over_mcp();
                 json!({"type": "function_call", "call_id": id, "namespace": "mcp__tollgate", "name": name, "arguments": arguments.to_string()})
@@ -87,7 +91,11 @@ impl State {
                 patch(&format!("*** Begin Patch\n*** Add File: {file}\n{lines}*** End Patch"))
             }
             Some(Act::Edit(file, old, new)) => {
-                patch(&format!("*** Begin Patch\n*** Update File: {file}\n@@\n-{old}\n+{new}\n*** End Patch"))
+                let lines = |sign: char, text: &str| -> String {
+                    text.lines().map(|line| format!("{sign}{line}\n")).collect()
+                };
+                let (old, new) = (lines('-', old), lines('+', new));
+                patch(&format!("*** Begin Patch\n*** Update File: {file}\n@@\n{old}{new}*** End Patch"))
             }
             Some(Act::Patch(text)) => patch(text),
             Some(Act::Shell(command)) => shell(command),
@@ -134,7 +142,8 @@ impl State {
     }
 
     fn completion(&mut self, body: &str) -> String {
-        let id = format!("call_{}", self.next);
+        let act = self.step(body);
+        let id = self.id("call");
         let call = |(name, args): (&str, Value)| {
             let function = json!({"name": name, "arguments": args.to_string()});
             let call = json!({"index": 0, "id": id, "type": "function", "function": function});
@@ -145,7 +154,7 @@ impl State {
             Speaks::Cline => "tollgate__",
             _ => "tollgate_",
         };
-        let Some(act) = self.step(body) else {
+        let Some(act) = act else {
             return chat(&json!({"role": "assistant", "content": "done"}), "stop");
         };
         if self.door == Door::Mcp {
@@ -214,8 +223,8 @@ impl State {
             let wait = json!({"command": "sleep 0.1", "description": "wait for the server"});
             return Some((format!("toolu_wait_{waits}"), "Bash".into(), wait));
         }
-        let id = format!("toolu_{}", self.next);
         let act = self.step(body)?;
+        let id = self.id("toolu");
         if self.door == Door::Mcp {
             let (name, arguments) = act.over_mcp();
             return Some((id, format!("mcp__tollgate__{name}"), arguments));

@@ -59,7 +59,7 @@ fn main() -> ExitCode {
     completions::answer_a_shell(Arguments::command);
     let Arguments { global, command } = match Arguments::try_parse() {
         Ok(arguments) => arguments,
-        Err(error) => return output::print_parse_error(error, std::env::args_os()),
+        Err(error) => return output::print_parse_error(error, &Arguments::command(), std::env::args_os()),
     };
     let invocation = Invocation::new(Surroundings::look(), global);
     let answer = match inside::pass(&invocation, &command) {

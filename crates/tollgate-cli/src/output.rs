@@ -6,14 +6,12 @@ use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
-use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use serde::Serialize;
 use tollgate::guard::Refused;
 use tollgate::refusal::{ErrorType, Payload, Report};
 
 use crate::answer::{Answer, Form, json_line};
-use crate::command::Arguments;
 use crate::error::CliError;
 use crate::paint::Canvas;
 use crate::words::{self, Viewpoint};
@@ -75,10 +73,14 @@ pub(crate) fn print(view: &Viewpoint, form: Form, answer: &Result<Answer, CliErr
 
 /// Prints help, or why the command line is not valid, and returns the exit code. With `--json`, a usage error is a JSON
 /// document on stdout like every other error.
-pub(crate) fn print_parse_error(mut error: clap::Error, words: impl Iterator<Item = OsString>) -> ExitCode {
+pub(crate) fn print_parse_error(
+    mut error: clap::Error,
+    all: &clap::Command,
+    words: impl Iterator<Item = OsString>,
+) -> ExitCode {
     let given: Vec<OsString> = words.skip(1).take_while(|word| word != "--").collect();
-    let is_command = |name: &OsString| Arguments::command().find_subcommand(name).is_some();
-    let command = given.iter().find(|word| is_command(word)).and_then(|word| word.to_str());
+    let command =
+        given.iter().find(|word| all.find_subcommand(word).is_some()).and_then(|word| word.to_str());
     let tip = match (error.get(ContextKind::InvalidSubcommand), error.get(ContextKind::InvalidArg)) {
         (Some(ContextValue::String(unknown)), _) => {
             words::other_command(command.filter(|command| command != unknown), unknown)

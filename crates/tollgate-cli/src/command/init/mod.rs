@@ -63,7 +63,7 @@ pub(crate) struct InitArgs {
     #[arg(long, value_name = "URL", conflicts_with = "remove")]
     store: Option<String>,
 
-    /// Install hooks for an agent program in this workspace, or for several: `claude-code,codex`; `all` means all found here
+    /// Install hooks for an agent program in this workspace; several with commas between them, `all` for all found here
     #[arg(long = "host", value_name = "HOST", value_delimiter = ',', value_parser = host_parser(Some("all")))]
     hosts: Vec<String>,
 
@@ -76,7 +76,7 @@ pub(crate) struct InitArgs {
     remove: bool,
 }
 
-/// Reads the name of a host, which is also the name of its program: `claude`.
+/// Reads the name of a host, or of the command that starts it.
 fn host_parser(also: Option<&'static str>) -> impl TypedValueParser<Value = String> {
     let host = |host: &dyn Host| PossibleValue::new(host.name()).alias(host.traces().program);
     let values = host::ALL.into_iter().map(host).chain(also.map(PossibleValue::new));

@@ -119,10 +119,8 @@ pub(crate) fn create(request: &Request<'_>, path: &Path) -> Result<Outcome<FileP
     let Some(place) = changeable(root, path, LastLink::Follow, Reason::Protected, &mut refusals)? else {
         return refuse(request, refusals);
     };
-    for refusal in [fenced(request, place.path())?, other_tree::refusal(request, place.path())?] {
-        if let Some(refusal) = refusal {
-            return refuse(request, vec![refusal]);
-        }
+    if let Some(refusal) = fenced(request, place.path())?.or(other_tree::refusal(request, place.path())?) {
+        return refuse(request, vec![refusal]);
     }
     make_durable_folders(root, place.missing.iter().chain([&place.relative]))?;
     match root.folder.open_below(&place.relative) {

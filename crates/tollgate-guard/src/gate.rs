@@ -12,14 +12,14 @@ use jiff::Timestamp;
 use crate::change::{Action, Change, Expected};
 use crate::commit::AppliedChange;
 use crate::conflict;
-use crate::disk::{Found, Quiet, Spot};
+use crate::disk::{Found, Quiet};
 use crate::edit::{self, Edit, EditBuffer};
 use crate::fence::WriteFence;
 use crate::folder;
 use crate::git_rules;
 pub use crate::git_rules::{CommitContent, GitEffect, GitStep};
 use crate::guard::{admit, must_name_a_file};
-use crate::look::READ_WAIT;
+use crate::look::{READ_WAIT, steady};
 use crate::merge::{Merge, NoMerge};
 use crate::own_commit::{self, CommitAnswer, CommitRequest};
 use crate::part::{Part, Selection};
@@ -38,7 +38,6 @@ use crate::workspace::Workspace;
 use tollgate_base::digest::Digest;
 use tollgate_base::error::{At, Fault, Result};
 use tollgate_base::event::{Event, TurnMark};
-use tollgate_base::lock::Pauses;
 use tollgate_base::name::{Agent, TurnId};
 use tollgate_base::settings::{Durability, Unfinished};
 
@@ -492,18 +491,6 @@ impl Gate {
     /// state. Any other change is foreign: the turn's next write is refused.
     pub fn look_again(&self, turn: &dyn TurnState, files: &[FilePath], since: Timestamp) -> Result<()> {
         tool_use::look_again(&self.request(turn, ""), files, since)
-    }
-}
-
-/// Opens a file once nobody is writing it. Some editors move the old file away before they write the new one, so a file that
-/// the turn has seen may be missing for a moment.
-fn steady(spot: &Spot, seen: bool) -> Result<(Found, Quiet)> {
-    let mut pauses = Pauses::lasting(READ_WAIT);
-    loop {
-        match spot.steady(READ_WAIT)? {
-            (Found::Nothing, _) if seen && pauses.pause() => {}
-            found => return Ok(found),
-        }
     }
 }
 

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use crate::disk::{Found, Quiet};
+use crate::disk::{Found, Quiet, Spot};
 use crate::path::FilePath;
 use crate::root::Root;
 use crate::turn::{FileState, TEXT_PER_FILE, TurnState};
 use tollgate_base::error::Result;
+use tollgate_base::lock::Pauses;
 
 /// How long a reader waits while a file is being written, before it takes the bytes that are there.
 pub(crate) const READ_WAIT: Duration = Duration::from_millis(50);
@@ -56,6 +57,18 @@ impl Look {
     pub(crate) fn keep_text(&self, turn: &dyn TurnState) {
         if let (Some(digest), Some(text)) = (self.state.digest(), &self.text) {
             let _ = turn.keep_text(digest, text);
+        }
+    }
+}
+
+/// Opens a file once nobody is writing it. Some editors move the old file away before they write the new one, so a file that
+/// the turn has seen may be missing for a moment.
+pub(crate) fn steady(spot: &Spot, seen: bool) -> Result<(Found, Quiet)> {
+    let mut pauses = Pauses::lasting(READ_WAIT);
+    loop {
+        match spot.steady(READ_WAIT)? {
+            (Found::Nothing, _) if seen && pauses.pause() => {}
+            found => return Ok(found),
         }
     }
 }

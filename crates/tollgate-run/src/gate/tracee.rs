@@ -6,11 +6,12 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat, StatxFlags, openat, readlinkat, statx};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, StatxFlags, openat, readlinkat, statx};
 use rustix::io::Errno;
 
 use crate::mounts::mounts_of;
@@ -146,7 +147,11 @@ impl Tracee {
         if let Some(open) = open.filter(|_| !below.as_os_str().is_empty())
             && place(&open, OFlags::empty())? != place(&joined(&below, &start), OFlags::empty())?
         {
-            return Err(Errno::ACCESS.into());
+            return if self.stays_in_proc(&open, text)? {
+                Ok(Lead::Outside(None))
+            } else {
+                Err(Errno::ACCESS.into())
+            };
         }
         let given = start.join(text);
         let Some(path) = self.walk(&below, start, Path::new(text), last)? else {
@@ -164,6 +169,33 @@ impl Tracee {
             Some(path) if path.starts_with(&view.workspace) => Lead::Inside { given: path.clone(), path },
             path => Lead::Outside(path),
         })
+    }
+
+    /// Whether this is the path of a file below an open folder of `/proc`, such as `self/mountinfo`, without a link out of it.
+    /// Sandboxes open them through folders of mounts that they have left behind.
+    fn stays_in_proc(&self, open: &Path, text: &OsStr) -> io::Result<bool> {
+        const PROC: i64 = 0x9fa0;
+        let opened = |at: BorrowedFd<'_>, path: &Path| {
+            openat(at, path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
+        };
+        let mut folder = openat(CWD, open, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        #[allow(clippy::unnecessary_cast, reason = "its type depends on the system")]
+        if rustix::fs::fstatfs(&folder)?.f_type as i64 != PROC {
+            return Ok(false);
+        }
+        let mut kind = FileType::Directory;
+        for (number, part) in Path::new(text).components().enumerate() {
+            let Component::Normal(name) = part else { return Ok(false) };
+            folder = match number == 0 && (name == "self" || name == "thread-self") {
+                true => opened(CWD, &self.folder)?,
+                false => opened(folder.as_fd(), Path::new(name))?,
+            };
+            kind = FileType::from_raw_mode(rustix::fs::fstat(&folder)?.st_mode);
+            if !matches!(kind, FileType::Directory | FileType::RegularFile) {
+                return Ok(false);
+            }
+        }
+        Ok(kind == FileType::RegularFile)
     }
 
     /// Whether it mounts for the supervisor, too, or nobody knows for whom.

@@ -33,7 +33,8 @@ use tollgate_base::digest::Digest;
 use tollgate_base::error::Result;
 use tollgate_base::event::{Event, FileChanged, Mutation, MutationStatus};
 use tollgate_base::ledger::Entry;
-use tollgate_base::settings::GuardMode;
+use tollgate_base::settings::{GuardMode, Unfinished};
+use tollgate_base::working_tree::WorkingTree;
 
 /// The number of times that a replacement starts again because of a foreign save, before it is left to the kernel.
 const ROUNDS: usize = 20;
@@ -259,6 +260,12 @@ impl<'a> SupervisedProgram<'a> {
     /// The refusals, if the program must not put a new file in the place of one of git's, or delete it. Otherwise the turn learns of it.
     pub fn judge_file_of_git(&self, file: &Path, new: Option<&Path>) -> Result<Vec<Refusal>> {
         git_rules::judge_file(&self.request, file, new)
+    }
+
+    /// Whether a folder can have files that are in no commit.
+    pub fn judges_folder(&self, folder: &Path) -> bool {
+        self.request.root.settings().guard.unfinished != Unfinished::Allow
+            && WorkingTree::around(folder).is_some()
     }
 
     /// The refusals, if a folder that gets another name would take unfinished work away.

@@ -112,7 +112,7 @@ impl UnfinishedFiles {
         }
         let mut wanted: HashMap<PathBuf, Vec<PathBuf>> = HashMap::new();
         for change in changes.iter().filter(|change| Fate::of(change) != Fate::Kept) {
-            let path = FilePath::trusted(request.root.path().join(&change.path));
+            let path = request.root.follow(&change.path)?.path;
             if may_be_unseen(request, &path)?
                 && let Some(status) = self.tree(&path)
             {

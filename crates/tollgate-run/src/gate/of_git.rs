@@ -24,6 +24,9 @@ impl Files<'_> {
 
     /// The answer if a folder must not get another name, because that would move unfinished work away.
     pub(super) fn judge_folder(&mut self, folder: &Path) -> Result<Judged<()>> {
+        if !self.program.judges_folder(folder) {
+            return Ok(Ok(()));
+        }
         self.record_all_so_far()?;
         let mut answer = Ok(());
         for refusal in self.program.judge_folder(folder)? {

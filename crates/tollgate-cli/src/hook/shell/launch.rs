@@ -6,13 +6,15 @@ use super::state::Streams;
 use super::word::Word;
 
 /// Programs in front of a command, the letters of their options with values, and the number of their own operands.
-const PREFIXES: [(&str, &str, usize); 11] = [
+const PREFIXES: [(&str, &str, usize); 13] = [
     ("sudo", "ugCDhprRTtU", 0),
+    ("doas", "uCa", 0),
     ("env", "uCS", 0),
     ("exec", "a", 0),
     ("command", "", 0),
     ("builtin", "", 0),
     ("nohup", "", 0),
+    ("setsid", "", 0),
     ("time", "fo", 0),
     ("timeout", "ks", 1),
     ("nice", "n", 0),
@@ -21,8 +23,19 @@ const PREFIXES: [(&str, &str, usize); 11] = [
 ];
 
 /// Options of these programs whose value may be the next word.
-const NAMES: &[&str] =
-    &["user", "group", "unset", "chdir", "signal", "kill-after", "adjustment", "max-args", "max-procs"];
+const NAMES: &[&str] = &[
+    "user",
+    "group",
+    "unset",
+    "chdir",
+    "split-string",
+    "signal",
+    "kill-after",
+    "adjustment",
+    "max-args",
+    "max-procs",
+    "command",
+];
 
 impl Reader {
     /// Reads what a program runs. Returns whether this is such a program.
@@ -47,6 +60,13 @@ impl Reader {
             "bash" | "sh" | "zsh" | "dash" | "ksh" => {
                 self.in_subshell(|reader| reader.of_shell(arguments, streams));
             }
+            // It gives the command a terminal, which only people have.
+            "script" | "su" => {
+                let valued = Valued { letters: "cEIOBTmtgsu", names: NAMES };
+                if let Some(text) = ProgramArgs::of(arguments, valued).value(&["c", "command"]) {
+                    self.script(text.as_text(), streams.shown);
+                }
+            }
             "find" => self.find(arguments, streams),
             _ => return false,
         }
@@ -59,15 +79,17 @@ impl Reader {
         if given.has(&[chdir, "chdir"]) {
             self.shell.change_folder(given.value(&[chdir, "chdir"]));
         }
-        if name == "env"
-            && (given.has(&["i", "ignore-environment", "u", "unset"])
-                || rest.first().is_some_and(|word| word.is(&["-"])))
-        {
+        let is_cleared =
+            given.has(&["i", "ignore-environment"]) || rest.first().is_some_and(|word| word.is(&["-"]));
+        let is_unset = given.value(&["u", "unset"]).is_some_and(|name| name.as_text().is_none());
+        if name == "env" && (is_cleared || is_unset) {
             self.shell.agents.push(String::new());
         }
-        // `env -S TEXT` splits the text as a shell does.
-        self.shell.plan.vague |= name == "env" && given.has(&["S", "split-string"]);
-        let mut command = rest.to_vec();
+        // `env -S TEXT` splits the text as a shell does. More arguments may follow.
+        if let Some(text) = given.value(&["S", "split-string"]).filter(|_| name == "env") {
+            self.script(text.as_text().filter(|_| rest.is_empty()), streams.shown);
+        }
+        let mut command = rest.strip_prefix(&[Word::text("-")]).unwrap_or(rest).to_vec();
         if name == "xargs" {
             // What comes from its input is added, or replaces a text.
             let replaced = given.value(&["I", "i", "replace"]).and_then(Word::as_text);

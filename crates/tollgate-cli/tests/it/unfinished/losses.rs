@@ -292,7 +292,8 @@ impl Case {
                 wrong.push(format!("it {verb} when the agent has read the files: {}", answer.said));
             } else if !switches && door != Door::Gate && shown(&world) != native {
                 let difference = difference(&native, &shown(&world));
-                wrong.push(format!("it does not do what it does without tollgate: {difference}"));
+                let said = answer.said;
+                wrong.push(format!("it does not do what it does without tollgate: {difference}: {said}"));
             }
         }
         wrong

@@ -17,12 +17,31 @@ mod wire;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::sync::{Arc, Barrier};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{change_in_secret, reserved};
 use crate::world::World;
 use model::{Act, Ends, Speaks, Step};
 use program::{Real, programs};
+use tollgate_testing::until_true;
+
+/// Where programs wait for each other, again and again. If one of them does not come, the others fail and do not wait for ever.
+struct MeetingPoint {
+    of: usize,
+    arrivals: AtomicUsize,
+}
+
+impl MeetingPoint {
+    fn new(of: usize) -> Arc<Self> {
+        Arc::new(Self { of, arrivals: AtomicUsize::new(0) })
+    }
+
+    fn wait(&self) {
+        let all = (self.arrivals.fetch_add(1, Ordering::SeqCst) / self.of + 1) * self.of;
+        until_true("the other programs", || self.arrivals.load(Ordering::SeqCst) >= all);
+    }
+}
 
 fn step(act: Act, ends: Ends) -> Step {
     Step { before: None, act, ends }
@@ -263,15 +282,15 @@ fn two_programs_race_for_one_file() {
     let Some(bin) = programs() else { return };
     let world = World::new();
     world.puts("a", "one\n");
-    let barrier = Arc::new(Barrier::new(2));
+    let meeting = MeetingPoint::new(2);
     let script = |text: &'static str| {
-        let barrier = Arc::clone(&barrier);
+        let meeting = Arc::clone(&meeting);
         vec![
             step(Act::Read("a"), Ends::Done),
             // Both programs have read the file, and both write it now.
             step_after(
                 move || {
-                    barrier.wait();
+                    meeting.wait();
                 },
                 Act::Overwrite("a", text),
                 Ends::Either,

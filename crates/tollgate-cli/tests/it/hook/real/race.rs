@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::sync::{Arc, Barrier};
+use std::sync::Arc;
 
 use super::model::{Act, Ends, SHARED, Speaks, Style};
 use super::program::{Real, programs};
-use super::{step, step_after};
+use super::{MeetingPoint, step, step_after};
 use crate::world::World;
 
 const RACERS: [Speaks; 3] = [Speaks::Codex, Speaks::Claude, Speaks::Copilot];
@@ -17,16 +17,16 @@ fn race(style: Style, bare: bool) -> Option<(usize, Vec<String>)> {
     let bin = programs()?;
     let world = World::with("[run]\nshell = \"transaction\"\n");
     world.puts(SHARED, "start-0\n");
-    let barrier = Arc::new(Barrier::new(RACERS.len()));
+    let meeting = MeetingPoint::new(RACERS.len());
     let racers = RACERS.map(|speaks| {
         let mut script = Vec::new();
         for round in 0..ROUNDS {
-            let barrier = Arc::clone(&barrier);
+            let meeting = Arc::clone(&meeting);
             let line = Act::AddLine(style, format!("{speaks:?}-{round}"));
             script.push(step(Act::Shell("cat shared"), Ends::Either));
             // All have read the file, and all write it now.
             let together = move || {
-                barrier.wait();
+                meeting.wait();
             };
             script.push(step_after(together, line, Ends::Either));
         }

@@ -194,13 +194,16 @@ mod tests {
         Cut { position, luck, sector: 512, forgotten_flushes: 0 }
     }
 
+    /// Behind the superblock.
+    const AT: u64 = 2 * SUPERBLOCK;
+
     /// One sector `a`, flushed; then eight sectors `b` and one `c`, not flushed.
     fn disk() -> RecordedDisk {
         let mut disk = RecordedDisk::default();
-        disk.write(0, &[b'a'; 512]);
+        disk.write(AT, &[b'a'; 512]);
         disk.flush();
-        disk.write(4096 - 512, &[b'b'; 8 * 512]);
-        disk.write(0, &[b'c'; 512]);
+        disk.write(AT + 4096 - 512, &[b'b'; 8 * 512]);
+        disk.write(AT, &[b'c'; 512]);
         disk
     }
 
@@ -216,8 +219,18 @@ mod tests {
         for luck in [Luck::Nothing, Luck::Half, Luck::Most, Luck::Everything] {
             for seed in 0..20 {
                 let left = disk().after(&cut(3, luck), &mut Chance::new(seed, "disk"));
-                assert_eq!(left.read(0, 512), [b'a'; 512]);
+                assert_eq!(left.read(AT, 512), [b'a'; 512]);
             }
+        }
+    }
+
+    #[test]
+    fn the_superblock_is_there_or_not() {
+        let mut disk = RecordedDisk::default();
+        disk.write(0, &[b'a'; 4096]);
+        for seed in 0..20 {
+            let left = disk.after(&cut(1, Luck::Half), &mut Chance::new(seed, "disk")).read(0, 4096);
+            assert!(left == [0; 4096] || left == [b'a'; 4096]);
         }
     }
 
@@ -226,8 +239,8 @@ mod tests {
         let mut seen = std::collections::BTreeSet::new();
         for seed in 0..50 {
             let left = disk().after(&cut(4, Luck::Half), &mut Chance::new(seed, "disk"));
-            assert!([b'a', b'c'].contains(&left.read(0, 1)[0]));
-            let sectors = left.read(4096 - 512, 8 * 512);
+            assert!([b'a', b'c'].contains(&left.read(AT, 1)[0]));
+            let sectors = left.read(AT + 4096 - 512, 8 * 512);
             for sector in sectors.chunks(512) {
                 assert!(sector == [0; 512] || sector == [b'b'; 512]);
             }
@@ -235,13 +248,13 @@ mod tests {
         }
         assert!(seen.len() > 20, "{}", seen.len());
         let left = disk().after(&cut(4, Luck::Everything), &mut Chance::new(1, "disk"));
-        assert_eq!(left.read(0, 512), [b'c'; 512]);
+        assert_eq!(left.read(AT, 512), [b'c'; 512]);
     }
 
     #[test]
     fn a_disk_that_forgets_a_flush_loses_what_was_flushed() {
         let cut = Cut { forgotten_flushes: 1, ..cut(4, Luck::Nothing) };
         let left = disk().after(&cut, &mut Chance::new(1, "disk"));
-        assert_eq!(left.read(0, 512), [0; 512]);
+        assert_eq!(left.read(AT, 512), [0; 512]);
     }
 }

@@ -13,7 +13,7 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use super::answer::{
     CannotCommit, CommitAnswer, CommitRequest, HookOutput, OwnCommit, RepositoryHooks, TRAILER,
 };
-use super::foreign_switch;
+use super::head::foreign_switch;
 use super::head_files::{Names, TreeStatus, is_ancestor};
 use super::index::{self, Delta};
 use super::plan::{Entry, Plan, Planner};

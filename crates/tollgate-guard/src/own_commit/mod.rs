@@ -10,6 +10,7 @@
 
 mod answer;
 mod fold;
+mod head;
 mod head_files;
 mod history;
 mod index;
@@ -27,14 +28,12 @@ pub use fold::WhyLeft;
 pub use plan::Left;
 
 use crate::explain::{object, refuse};
-use crate::path::FilePath;
-use crate::refusal::{Outcome, Reason};
+use crate::refusal::Outcome;
 use crate::request::Request;
 use crate::root::Root;
-use crate::turn::{Extent, FileState, TurnState};
+use head::{head_path, remember_head};
 use head_files::{Names, is_ancestor};
 use making::{Attempt, Maker};
-use tollgate_base::digest::Digest;
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::event::{Event, OwnChangesCommitted};
 use tollgate_base::working_tree::WorkingTree;
@@ -112,35 +111,6 @@ fn in_progress(tree: &WorkingTree) -> Option<&'static str> {
     ];
     let found = signs.into_iter().find(|(file, _)| tree.git_dir.join(file).symlink_metadata().is_ok());
     found.map(|(_, what)| what)
-}
-
-/// HEAD as turns know it: the file that names the branch or the commit. In a linked working tree, git keeps it elsewhere.
-fn head_path(tree: &WorkingTree) -> FilePath {
-    FilePath::trusted(tree.top.join(".git").join("HEAD"))
-}
-
-fn head_state(tree: &WorkingTree) -> FileState {
-    std::fs::read(tree.git_dir.join("HEAD")).ok().map(|bytes| Digest::of(&bytes)).into()
-}
-
-/// The reason against it, if HEAD is not what the turn knows: somebody else has switched the branch.
-fn foreign_switch(tree: &WorkingTree, turn: &dyn TurnState) -> Result<Option<Reason>> {
-    let Some(sighting) = turn.get(&head_path(tree))? else { return Ok(None) };
-    let (known, actual) = (sighting.baseline(Extent::Whole), head_state(tree));
-    Ok((known != actual).then(|| Reason::stale(known, actual)))
-}
-
-/// The agent's own commit moves HEAD if HEAD names no branch. On a branch, HEAD stays, and what it is now may be somebody else's switch.
-fn remember_head(tree: &WorkingTree, turn: &dyn TurnState, answer: &CommitAnswer) -> Result<()> {
-    let CommitAnswer::Commit(OwnCommit { branch: None, commit: Some(commit), .. }) = answer else {
-        return Ok(());
-    };
-    match turn.get(&head_path(tree))? {
-        Some(_) => {
-            turn.wrote(&head_path(tree), FileState::Present(Digest::of(format!("{commit}\n").as_bytes())))
-        }
-        None => Ok(()),
-    }
 }
 
 /// Completes commits whose processes died, or removes what they left.

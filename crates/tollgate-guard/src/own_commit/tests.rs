@@ -12,8 +12,10 @@ use tempfile::TempDir;
 use super::*;
 use crate::gate::Gate;
 use crate::guard::Expected;
-use crate::turn::Turn;
+use crate::path::FilePath;
+use crate::turn::{Extent, FileState, Turn, TurnState};
 use crate::workspace::{Options, Workspace};
+use tollgate_base::digest::Digest;
 use tollgate_base::name::{Agent, TurnId};
 
 /// A repository that is a workspace.

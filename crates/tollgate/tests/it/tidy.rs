@@ -252,7 +252,7 @@ fn only_private_opens_state() {
         ("tollgate-guard/src/git_rules.rs", "files of git"),
         ("tollgate-guard/src/repository.rs", "files of git"),
         ("tollgate-guard/src/own_commit/index.rs", "files of git"),
-        ("tollgate-guard/src/own_commit/mod.rs", "files of git"),
+        ("tollgate-guard/src/own_commit/head.rs", "files of git"),
         ("tollgate-guard/src/own_commit/workshop.rs", "files of git"),
     ];
     let words = [

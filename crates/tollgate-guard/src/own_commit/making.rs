@@ -13,13 +13,15 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use super::answer::{
     CannotCommit, CommitAnswer, CommitRequest, HookOutput, OwnCommit, RepositoryHooks, TRAILER,
 };
-use super::head::foreign_switch;
+use super::head::{foreign_switch, head_path};
 use super::head_files::{Names, TreeStatus, is_ancestor};
 use super::index::{self, Delta};
 use super::plan::{Entry, Plan, Planner};
 use super::texts::on_disk;
 use super::workshop::{IndexStamp, Note, Obstacle, Workshop};
-use crate::refusal::Reason;
+use crate::explain::object;
+use crate::refusal::Refusal;
+use crate::request::Request;
 use crate::root::Root;
 use tollgate_base::error::{At, Fault, Result};
 use tollgate_base::event::{Event, OwnChangesCommitted};
@@ -34,7 +36,7 @@ pub(super) enum Attempt {
     /// Somebody else was faster. Everything must be looked at again.
     Again,
     /// Somebody else has switched the branch.
-    Switched(Reason),
+    Refused(Refusal),
 }
 
 /// What makes the commit.
@@ -43,6 +45,8 @@ pub(super) struct Maker<'a> {
     pub(super) tree: &'a WorkingTree,
     pub(super) names: &'a Names,
     pub(super) request: &'a CommitRequest<'a>,
+    /// The call, as the ledger records it if it is refused.
+    pub(super) asked: &'a Request<'a>,
 }
 
 impl Maker<'_> {
@@ -63,8 +67,10 @@ impl Maker<'_> {
         }
         let status = TreeStatus::of(self.tree, &workshop.private_index())?;
         // Not before: from here on, git only commits if the branch is still the one that was looked at.
-        if let Some(reason) = foreign_switch(self.tree, self.request.turn)? {
-            return Ok(Attempt::Switched(reason));
+        if let Some(reason) = foreign_switch(self.tree, self.request.turn)?
+            && let Some(refusal) = object(self.asked, &head_path(self.tree), reason)?
+        {
+            return Ok(Attempt::Refused(refusal));
         }
         let agent = self.request.turn.agent();
         let planner = Planner {

@@ -27,11 +27,11 @@ pub use answer::{
 pub use fold::WhyLeft;
 pub use plan::Left;
 
-use crate::explain::{object, refuse};
+use crate::explain::refuse;
 use crate::refusal::Outcome;
 use crate::request::Request;
 use crate::root::Root;
-use head::{head_path, remember_head};
+use head::remember_head;
 use head_files::{Names, is_ancestor};
 use making::{Attempt, Maker};
 use tollgate_base::error::{Fault, Result};
@@ -57,7 +57,8 @@ pub(crate) fn commit(root: &Root, request: &CommitRequest<'_>) -> Result<Outcome
         return Ok(Outcome::Done(CommitAnswer::Cannot(CannotCommit::InProgress(what))));
     }
     let names = Names { workspace: root.path().to_owned(), top: tree.top.clone() };
-    let maker = Maker { root, tree: &tree, names: &names, request };
+    let asked = Request { root, turn: request.turn, tool: TOOL, level: None, fences: &[], removed: &[] };
+    let maker = Maker { root, tree: &tree, names: &names, request, asked: &asked };
     for _ in 0..TRIES {
         match maker.attempt()? {
             Attempt::Ended(answer) => {
@@ -65,12 +66,7 @@ pub(crate) fn commit(root: &Root, request: &CommitRequest<'_>) -> Result<Outcome
                 return Ok(Outcome::Done(answer));
             }
             Attempt::Again => {}
-            Attempt::Switched(reason) => {
-                let asked =
-                    Request { root, turn: request.turn, tool: TOOL, level: None, fences: &[], removed: &[] };
-                let refusal = object(&asked, &head_path(&tree), reason)?;
-                return refuse(&asked, refusal.into_iter().collect());
-            }
+            Attempt::Refused(refusal) => return refuse(&asked, vec![refusal]),
         }
     }
     Ok(Outcome::Done(CommitAnswer::Cannot(CannotCommit::Moved)))

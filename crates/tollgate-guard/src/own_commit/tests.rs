@@ -68,6 +68,14 @@ impl Repository {
         fs::write(path, text).unwrap();
     }
 
+    /// The turn sees HEAD: its path, and its hash.
+    fn shows_head(&self, turn: &Turn) -> (FilePath, Digest) {
+        let head = FilePath::trusted(self.root.join(".git/HEAD"));
+        let known = Digest::of(&fs::read(&head).unwrap());
+        turn.observe(&head, FileState::Present(known), Extent::Whole).unwrap();
+        (head, known)
+    }
+
     fn turn(&self, agent: &str) -> Turn {
         Turn::begin(TurnId::new().unwrap(), agent.parse::<Agent>().unwrap())
     }
@@ -333,9 +341,7 @@ fn in_a_merge_nothing_is_committed() {
 fn a_branch_that_somebody_else_has_switched_gets_no_commit() {
     let repository = Repository::with(&[("a", "1\n")]);
     let turn = repository.turn("blue");
-    let head = FilePath::trusted(repository.root.join(".git/HEAD"));
-    let known = Digest::of(&fs::read(&head).unwrap());
-    turn.observe(&head, FileState::Present(known), Extent::Whole).unwrap();
+    let (_, known) = repository.shows_head(&turn);
     repository.writes("blue", "a", "2\n");
     repository.git("switch -q -c other");
     let request = request(&repository, &turn);
@@ -346,6 +352,24 @@ fn a_branch_that_somebody_else_has_switched_gets_no_commit() {
     assert_eq!(payload.expected_hash, Some(known));
     repository.git("switch -q main");
     assert!(repository.gate.commit_own(&request).unwrap().into_result().is_ok());
+}
+
+#[test]
+fn a_commit_on_another_branch_is_made_if_the_settings_only_observe() {
+    for (mode, observed) in [("observe", 1), ("off", 0)] {
+        let mut repository = Repository::with(&[("a", "1\n")]);
+        repository.writes("blue", "a", "2\n");
+        let turn = repository.turn("blue");
+        repository.shows_head(&turn);
+        repository.git("switch -q -c other");
+        repository.puts(".tollgate/config.toml", &format!("[guard]\nmode = \"{mode}\"\n"));
+        repository.gate = Gate::new(Workspace::open(&repository.root, Options::default()).unwrap());
+        let answer = repository.gate.commit_own(&request(&repository, &turn)).unwrap().into_result();
+        assert!(matches!(answer, Ok(CommitAnswer::Commit(_))), "{mode}: {answer:?}");
+        assert_eq!(repository.git("rev-list --count HEAD"), "2", "{mode}");
+        let ledger = fs::read_to_string(repository.root.join(".tollgate/ledger.jsonl")).unwrap();
+        assert_eq!(ledger.matches("OBSERVED").count(), observed, "{mode}: {ledger}");
+    }
 }
 
 #[test]

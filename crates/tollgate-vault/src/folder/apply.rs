@@ -447,7 +447,7 @@ fn change_of(step: &Step, file: &File, len: u64) -> io::Result<Option<TextChange
     let end = read_range(file, start, len)?;
     Ok(step.tail(&end).map(|(at, new)| {
         let old = &end[at..];
-        // A held claim has not flushed its block, so whoever finishes the release after a power cut writes all of it.
+        // A held claim has not flushed its block, so the process that finishes the release after a power cut writes all of it.
         let same = match &step.edit {
             TextEdit::Close(..) => 0,
             _ => old.iter().zip(&new).take_while(|(old, new)| old == new).count(),

@@ -4,9 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-use super::{
-    CannotCommit, CommitAnswer, Digest, Extent, FilePath, FileState, Repository, TurnState, request, ten,
-};
+use super::{CannotCommit, CommitAnswer, Extent, FileState, Repository, TurnState, request, ten};
 
 #[test]
 fn hooks_run_as_for_git_commit_and_may_refuse_or_add() {
@@ -68,9 +66,7 @@ fn a_switch_of_the_branch_in_between_gets_no_commit_of_the_other() {
 fn a_switch_of_the_branch_in_between_is_refused_to_a_turn_that_knows_the_branch() {
     let repository = Repository::with(&[("a", "1\n")]);
     let turn = repository.turn("blue");
-    let head = FilePath::trusted(repository.root.join(".git/HEAD"));
-    let known = Digest::of(&fs::read(&head).unwrap());
-    turn.observe(&head, FileState::Present(known), Extent::Whole).unwrap();
+    let (head, known) = repository.shows_head(&turn);
     repository.writes("blue", "a", "2\n");
     let hook = repository.root.join(".git/hooks/pre-commit");
     let script = "#!/bin/sh\n[ -e once ] && exit 0\n: >once\nunset GIT_INDEX_FILE\ngit switch -q -c other\n";

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use tollgate::error::Fault;
 use tollgate::vault::block::Verdict;
+use tollgate::vault::claim::Mode;
 use tollgate::vault::retry::with_retry;
 use tollgate::vault::state::{Slot, State};
 use tollgate::vault::store::TaskAfterStep;
@@ -161,7 +162,9 @@ impl Shift<'_> {
             JobRelease::Release(how) => how,
         };
         let success = how.verdict == Verdict::Success;
-        let lacks_draft = success && self.tasks.lacks_draft(task, self.invocation.now());
+        // The store is asked only about a draft, because every task comes here.
+        let is_draft = success && claimed.claim.mode == Mode::Draft;
+        let lacks_draft = is_draft && self.tasks.lacks_draft(task, self.invocation.now());
         let landed = match self.insist(&claimed, &how) {
             Ok(landed) => landed,
             Err(ended) => return ended,

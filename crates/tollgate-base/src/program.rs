@@ -6,8 +6,9 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The pause between two looks whether a program has ended.
-const LOOK: Duration = Duration::from_millis(2);
+/// The first pause between two looks whether a program has ended, and the longest. A program that has closed its output usually ends
+/// at once; each pause is twice as long as the one before.
+const PAUSES: [Duration; 2] = [Duration::from_micros(50), Duration::from_millis(2)];
 
 /// How a program ended.
 #[derive(Debug)]
@@ -38,7 +39,7 @@ pub fn run_with_input(
 /// The threads end with the pipes, so nobody waits for them: a process that was left behind may keep a pipe open for long.
 fn exchange(child: &mut Child, input: &[u8], deadline: Instant) -> io::Result<Option<ProgramEnd>> {
     let left = || deadline.saturating_duration_since(Instant::now());
-    if let Some(mut stdin) = child.stdin.take() {
+    if let Some(mut stdin) = child.stdin.take().filter(|_| !input.is_empty()) {
         let input = input.to_vec();
         // A program may end without reading its input.
         thread::Builder::new().spawn(move || stdin.write_all(&input))?;
@@ -55,12 +56,14 @@ fn exchange(child: &mut Child, input: &[u8], deadline: Instant) -> io::Result<Op
             Err(_) => return Ok(None),
         }
     }
+    let [mut pause, longest] = PAUSES;
     loop {
         match child.try_wait()? {
             Some(status) => return Ok(Some(ProgramEnd { status, output })),
             None if left().is_zero() => return Ok(None),
-            None => thread::sleep(LOOK),
+            None => thread::sleep(pause),
         }
+        pause = longest.min(pause * 2);
     }
 }
 

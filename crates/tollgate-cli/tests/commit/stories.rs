@@ -45,6 +45,28 @@ fn each_agent_commits_its_own_lines_and_the_staged_file_stays_staged() {
     world.run("ledger audit").is(0);
 }
 
+/// The programs that a commit starts, beside tollgate itself.
+fn programs(world: &crate::world::World) -> usize {
+    let log = world.tmp().join("log");
+    let mut command = vec!["-f", "-e", "trace=execve", "-e", "signal=none", "-o", log.to_str().unwrap()];
+    command.extend([env!("CARGO_BIN_EXE_tollgate"), "commit", "-m", "mine", "--agent", "blue"]);
+    world.program("strace", command).anywhere().ends().is(0);
+    let log = std::fs::read_to_string(log).unwrap();
+    // A search through `PATH` fails until it finds the program.
+    log.lines().filter(|line| line.contains("execve") && line.ends_with("= 0")).count() - 1
+}
+
+#[test]
+fn a_commit_starts_few_programs() {
+    let world = repository("echo 1 >a; echo 1 >b; echo 1 >p");
+    world.shell("echo 2 | tollgate write a --agent blue").is(0);
+    // `git status`, `cat-file`, `update-index`, `rev-parse`, `commit`, and one shell for the hook.
+    assert_eq!(programs(&world), 6);
+    world.shell("echo 2 >p; git add p; echo 2 | tollgate write b --agent blue").is(0);
+    assert_eq!(programs(&world), 7, "what is staged is taken out of the commit");
+    assert_eq!(world.git("status --porcelain"), "M  p");
+}
+
 #[test]
 fn without_a_message_only_a_person_gets_an_editor() {
     let world = shared();

@@ -1,11 +1,12 @@
 //! What git says about a working tree: the branch, the commit, the files that differ from it, and the bytes that HEAD has.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
 use super::history::Head;
+use super::index::{self, entry};
 use crate::path::FilePath;
 use tollgate_base::digest::Digest;
 use tollgate_base::error::{At, Fault, Result};
@@ -44,8 +45,8 @@ pub(super) struct TreeStatus {
     pub(super) branch: Option<String>,
     /// By their names, relative to the top. Names that are not UTF-8 are left out: no ledger line has them.
     pub(super) files: HashMap<String, Differing>,
-    /// Somebody has staged something.
-    pub(super) is_staged: bool,
+    /// What somebody has staged: paths, with the mode and the object that HEAD has there.
+    pub(super) staged: HashMap<Vec<u8>, String>,
     /// A merge has left a conflict.
     pub(super) is_unmerged: bool,
 }
@@ -54,7 +55,8 @@ impl TreeStatus {
     pub(super) fn of(tree: &WorkingTree, index: &Path) -> Result<Self> {
         let mut command = tree.git();
         command.env("GIT_INDEX_FILE", index).args(["status", "--porcelain=v2", "--branch", "-z"]);
-        command.args(["--untracked-files=all", "--no-renames", "--ignore-submodules=all"]);
+        // A submodule that somebody has staged counts. What is in it does not.
+        command.args(["--untracked-files=all", "--no-renames", "--ignore-submodules=dirty"]);
         Self::parse(&tree.answer(&mut command, b"")?)
             .ok_or_else(|| Fault::invalid(format!("git status in `{}` is not readable", tree.top.display())))
     }
@@ -81,6 +83,25 @@ impl TreeStatus {
         Some(status)
     }
 
+    /// Whether none of these files is staged, and no folder in the place of one, or a file in the place of its folder.
+    pub(super) fn staged_is_apart_from<'n>(&self, names: impl Iterator<Item = &'n str>) -> bool {
+        let planned: HashSet<&[u8]> = names.map(str::as_bytes).collect();
+        !self.staged.keys().flat_map(|path| with_folders(path)).any(|path| planned.contains(path))
+            && !planned.iter().flat_map(|path| with_folders(path)).any(|path| self.staged.contains_key(path))
+    }
+
+    /// Makes the staged entries of an index as HEAD has them.
+    pub(super) fn unstage(&self, tree: &WorkingTree, index: &Path) -> Result<()> {
+        if self.staged.is_empty() {
+            return Ok(());
+        }
+        let mut lines: Vec<Vec<u8>> =
+            self.staged.iter().map(|(path, in_head)| entry(in_head, path)).collect();
+        // What is gone first: a folder may have taken the name of a file.
+        lines.sort();
+        index::update(tree, index, &lines.concat())
+    }
+
     fn take_header(&mut self, header: &str) {
         match header.split_once(' ') {
             Some(("branch.oid", "(initial)")) => self.head = None,
@@ -97,16 +118,24 @@ impl TreeStatus {
         let mut word = || words.next().and_then(|word| str::from_utf8(word).ok());
         let [states, submodule, in_head, _, on_disk, id, _] =
             [word()?, word()?, word()?, word()?, word()?, word()?, word()?];
-        self.is_staged |= !states.starts_with('.');
+        let path = words.next()?;
+        if !states.starts_with('.') {
+            self.staged.insert(path.to_owned(), format!("{in_head} {id}"));
+        }
         let is_there = |mode: &str| mode != "000000";
         let head = is_there(in_head).then(|| Blob { mode: in_head.to_owned(), id: id.to_owned() });
         let changes_mode = head.is_some() && is_there(on_disk) && in_head != on_disk;
         let is_repository = !submodule.starts_with('N') || in_head == "160000";
-        if let Ok(name) = str::from_utf8(words.next()?) {
+        if let Ok(name) = str::from_utf8(path) {
             self.files.insert(name.to_owned(), Differing { head, changes_mode, is_repository });
         }
         Some(())
     }
+}
+
+/// A path and the folders that it is in.
+fn with_folders(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| &path[..at]).chain([path])
 }
 
 /// The names of the ledger and of git for the same files: one is relative to the workspace, the other to the working tree.

@@ -5,8 +5,11 @@
 //! has staged stays as it is, also if the commit has the same path.
 
 use std::collections::HashSet;
-use std::fs;
+use std::fs::File;
+use std::io::{Read, Write};
 use std::path::Path;
+
+use rustix::fs::OFlags;
 
 use tollgate_base::error::{At, Result};
 use tollgate_base::private;
@@ -56,12 +59,11 @@ impl Delta {
         if !index.exists() {
             return Ok(false);
         }
-        let bytes = fs::read(index).at("read", index)?;
-        private::write(new, bytes).at("write", new)?;
+        copy(index, new)?;
         let staged = staged(tree, before, new)?;
         let mut lines = Vec::new();
         for (path, what) in self.entries.iter().filter(|(path, _)| !staged.contains(path)) {
-            lines.extend(what.bytes().chain(*b"\t").chain(path.iter().copied()).chain([0]));
+            lines.extend(entry(what, path));
         }
         if !lines.is_empty() {
             update(tree, new, &lines)?;
@@ -70,7 +72,27 @@ impl Delta {
     }
 }
 
-/// Sets entries of an index: `MODE OBJECT<tab>PATH<zero byte>` each.
+/// Copies an index with its time. From it, git knows which entries may be stale: a file that was changed in the same second as the index
+/// can have the size and the times of its entry, and other bytes. With a later time, git would take them for the entry's.
+pub(super) fn copy(from: &Path, to: &Path) -> Result<()> {
+    let copy = || {
+        let mut file = File::open(from)?;
+        let time = file.metadata()?.modified()?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        let mut new = private::open(to, OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC)?;
+        new.write_all(&bytes)?;
+        new.set_modified(time)
+    };
+    copy().at("copy", from)
+}
+
+/// What [`update`] sets, for one path: its mode and object. Zeros: no file.
+pub(super) fn entry(what: &str, path: &[u8]) -> Vec<u8> {
+    [what.as_bytes(), b"\t", path, b"\0"].concat()
+}
+
+/// Sets entries of an index, see [`entry`].
 pub(super) fn update(tree: &WorkingTree, index: &Path, lines: &[u8]) -> Result<()> {
     let mut command = tree.git();
     command.env("GIT_INDEX_FILE", index).args(["update-index", "-z", "--replace", "--index-info"]);

@@ -13,6 +13,7 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use super::answer::{
     CannotCommit, CommitAnswer, CommitRequest, HookOutput, OwnCommit, RepositoryHooks, TRAILER,
 };
+use super::branch_hook::BranchHook;
 use super::head::{foreign_switch, head_path};
 use super::head_files::{Names, TreeStatus, is_ancestor};
 use super::index::{self, Delta};
@@ -37,6 +38,13 @@ pub(super) enum Attempt {
     Again,
     /// Somebody else has switched the branch.
     Refused(Refusal),
+}
+
+/// The index of the working tree after the commit, if nobody has changed it in the meantime.
+struct Follows {
+    /// The index from which it was made.
+    stamp: IndexStamp,
+    index: PathBuf,
 }
 
 /// What makes the commit.
@@ -92,16 +100,21 @@ impl Maker<'_> {
         if self.request.dry_run {
             return Ok(Attempt::Ended(CommitAnswer::Commit(commit)));
         }
-        let is_clean = copied.is_some() && !status.is_staged;
-        if !is_clean && let Some(head) = &status.head {
-            self.reset_index(workshop, head)?;
-        } else if !is_clean {
-            self.reset_index(workshop, "--empty")?;
+        // With the agent's changes, the copy is what the index has to be after the commit, unless somebody has staged the same files.
+        let names = plan.entries.iter().map(|(name, _)| name.as_str());
+        let stamp = copied.filter(|_| !status.is_unmerged && status.staged_is_apart_from(names));
+        if stamp.is_none() {
+            self.reset_index(workshop, status.head.as_deref().unwrap_or("--empty"))?;
         }
-        if !self.fill(&workshop.private_index(), &plan)? {
+        let mut index = workshop.private_index();
+        if !self.fill(&index, &plan)? {
             return Ok(Attempt::Again);
         }
-        self.make(workshop, &status, commit, copied.filter(|_| is_clean))
+        if stamp.is_some() && !status.staged.is_empty() {
+            index = workshop.keep_index()?;
+            status.unstage(self.tree, &workshop.private_index())?;
+        }
+        self.make(workshop, &status, commit, stamp.map(|stamp| Follows { stamp, index }))
     }
 
     /// Makes the private index as this commit is. Keeps what git knows of the files on disk, so that it need not read them all.
@@ -155,13 +168,12 @@ impl Maker<'_> {
         Ok(true)
     }
 
-    /// `copied` is the index of the working tree, if the private one has nothing but it and the agent's changes.
     fn make(
         &self,
         workshop: &Workshop,
         status: &TreeStatus,
         commit: OwnCommit,
-        copied: Option<IndexStamp>,
+        follows: Option<Follows>,
     ) -> Result<Attempt> {
         let turn = self.request.turn;
         let whole = self.request.paths.is_empty() && commit.left.is_empty();
@@ -171,11 +183,21 @@ impl Maker<'_> {
             RepositoryHooks::Run => Some(self.hooks()?),
             RepositoryHooks::Skip => None,
         };
-        let (hooks, has_hooks) = workshop.prepare(&note, own.as_deref())?;
-        let (ended, said) = self.git_commit(workshop, &hooks)?;
+        let branch_hook = BranchHook::open()?;
+        let hooks = workshop.prepare(&note, own.as_deref(), &branch_hook)?;
+        let mut obstacle = None;
+        let mut allows = |lines: &[String]| {
+            obstacle = workshop.allows(&note, lines)?.err();
+            // Without one of the repository's own, it has nothing more to do.
+            if workshop.made().is_some() && !hooks.has_branch_hook {
+                workshop.remove_branch_hook()?;
+            }
+            Ok(obstacle.is_none())
+        };
+        let (ended, said) = self.git_commit(workshop, &hooks.folder, branch_hook, &mut allows)?;
         let made = workshop.made().filter(|made| ended.success() || is_ancestor(self.tree, made, "HEAD"));
         let Some(made) = made else {
-            return match workshop.obstacle() {
+            return match obstacle {
                 Some(Obstacle::Moved) => Ok(Attempt::Again),
                 Some(Obstacle::IndexLocked) => {
                     let lock = self.tree.git_dir.join("index.lock");
@@ -190,7 +212,7 @@ impl Maker<'_> {
                 None => Ok(Attempt::Again),
             };
         };
-        let paths = self.follow(workshop, &note, &made, copied.filter(|_| !has_hooks), commit.paths)?;
+        let paths = self.follow(workshop, &note, &made, follows.filter(|_| !hooks.has_some), commit.paths)?;
         let line = OwnChangesCommitted {
             commit: made.clone(),
             branch: note.branch.clone(),
@@ -222,7 +244,13 @@ impl Maker<'_> {
     }
 
     /// Lets git commit the private index. Returns how it ended, and what it said if that was kept.
-    fn git_commit(&self, workshop: &Workshop, hooks: &Path) -> Result<(ExitStatus, String)> {
+    fn git_commit(
+        &self,
+        workshop: &Workshop,
+        hooks: &Path,
+        branch_hook: BranchHook,
+        allows: &mut dyn FnMut(&[String]) -> Result<bool>,
+    ) -> Result<(ExitStatus, String)> {
         let mut command = self.tree.users_git();
         command.env("GIT_INDEX_FILE", workshop.private_index());
         let mut hooks_path = OsString::from("core.hooksPath=");
@@ -258,7 +286,7 @@ impl Maker<'_> {
                 output = Some(file);
             }
         }
-        let status = command.status().at("start git in", &self.tree.top)?;
+        let status = branch_hook.serve(&mut command, allows)?;
         drop(lock);
         Ok((status, output.map(end_of).unwrap_or_default()))
     }
@@ -269,12 +297,13 @@ impl Maker<'_> {
         workshop: &Workshop,
         note: &Note,
         made: &str,
-        copied: Option<IndexStamp>,
+        follows: Option<Follows>,
         planned: Vec<String>,
     ) -> Result<Vec<String>> {
-        // Nothing is staged, and nobody has changed the index since: then it is the private one.
-        if workshop.index_is(copied)? {
-            workshop.replace_index(&workshop.private_index())?;
+        if let Some(Follows { stamp, index }) = follows
+            && workshop.index_is(stamp)?
+        {
+            workshop.replace_index(&index)?;
             return Ok(planned);
         }
         let delta = Delta::between(self.tree, note.head.as_deref(), made)?;

@@ -9,6 +9,7 @@
 //! until the next process of tollgate.
 
 mod answer;
+mod branch_hook;
 mod fold;
 mod head;
 mod head_files;

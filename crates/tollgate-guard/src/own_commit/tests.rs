@@ -1,5 +1,6 @@
 //! Stories in real repositories: who has changed what, and what each commit has.
 
+mod staged;
 mod together;
 
 use std::fs;
@@ -284,25 +285,6 @@ fn a_dry_run_changes_nothing() {
     assert_eq!((commit.commit, commit.paths), (None, vec!["a".to_owned()]));
     assert_eq!(fs::read(repository.root.join(".git/index")).unwrap(), index);
     assert_eq!(repository.git("rev-list --count HEAD"), "1");
-}
-
-#[test]
-fn what_somebody_has_staged_stays_staged() {
-    let repository = Repository::with(&[("a", "1\n"), ("b", "1\n"), ("c", "1\n")]);
-    repository.puts("b", "staged\n");
-    repository.git("add b");
-    repository.writes("blue", "a", "2\n");
-    repository.puts("c", "staged\n");
-    repository.git("add c");
-    repository.puts("c", "1\n");
-    repository.writes("blue", "c", "3\n");
-    let (mut paths, _) = repository.commits("blue");
-    paths.sort();
-    assert_eq!(paths, ["a", "c"]);
-    assert_eq!(repository.git("show --format= --name-only HEAD"), "a\nc");
-    assert_eq!(repository.git("diff --cached --name-only"), "b\nc");
-    assert_eq!(repository.git("show :c"), "staged");
-    assert_eq!(repository.status(), "M  b\nMM c");
 }
 
 #[test]

@@ -1,13 +1,13 @@
 //! The private folder of one commit, in `.tollgate/commits/`: its index, its hooks, and notes for the process that heals.
 //!
-//! git makes the commit, with the hooks of the repository. A hook of ours stands before them at one place: when git has prepared the
-//! change of the branch, and holds its lock, the hook lets it go on only if it replaces the commit that everything was made from,
-//! on the same branch. So nobody's commit in between is reverted, and no commit gets onto another branch. The hook then locks the
+//! git makes the commit, with the hooks of the repository. A hook of ours stands before them at one place (`branch_hook`): when git
+//! has prepared the change of the branch, and holds its lock, it goes on only if it replaces the commit that everything was made from,
+//! on the same branch. So nobody's commit in between is reverted, and no commit gets onto another branch. Then we lock the
 //! index of the working tree, until that index follows the commit: otherwise a `git commit` of somebody else would revert it.
 //!
 //! | killed | left | healing |
 //! |---|---|---|
-//! | before the hook notes the new commit | this folder; perhaps the lock of the index | removes both |
+//! | before the new commit is noted | this folder; perhaps the lock of the index | removes both |
 //! | after it, and the branch has the commit | the same | lets the index follow, adds the ledger line, removes both |
 //! | after it, and the branch does not have the commit | the same | removes both |
 //!
@@ -19,11 +19,13 @@ use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags, accessat};
 use serde::{Deserialize, Serialize};
 
+use super::branch_hook::BranchHook;
+use super::index;
 use crate::disk::gone_is_none;
 use crate::path::EscapedPath;
 use crate::root::Root;
@@ -37,6 +39,16 @@ use tollgate_base::working_tree::WorkingTree;
 const COMMITS: &str = "commits";
 
 const LOCK: &str = ".lock";
+
+/// The folder with the hooks of one commit.
+const HOOKS: &str = "hooks";
+
+/// The hook that git calls before it moves a branch.
+const BRANCH_HOOK: &str = "reference-transaction";
+
+/// How long the lock of another git is waited for, and how often it is looked at. git needs it for less than a second.
+const PATIENCE: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// What the commit is about, for the process that heals. Written before anything else.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -88,6 +100,15 @@ pub(super) enum Obstacle {
     IndexLocked,
 }
 
+/// The hooks of a commit.
+pub(super) struct Hooks {
+    pub(super) folder: PathBuf,
+    /// Whether the repository has any.
+    pub(super) has_some: bool,
+    /// Whether it has a hook [`BRANCH_HOOK`].
+    pub(super) has_branch_hook: bool,
+}
+
 impl Workshop {
     /// Makes the folder. Heals what dead processes left first.
     pub(super) fn open(root: &Root, tree: &WorkingTree) -> Result<Self> {
@@ -120,17 +141,15 @@ impl Workshop {
     /// Copies the index of the working tree. `None` if there is none.
     pub(super) fn copy_index(&self) -> Result<Option<IndexStamp>> {
         let stamp = IndexStamp::of(&self.index)?;
-        let copy = self.private_index();
-        match fs::read(&self.index) {
-            Ok(bytes) => private::write(&copy, bytes).at("write", &copy).map(|()| stamp),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error).at("copy", &self.index),
+        if stamp.is_some() {
+            index::copy(&self.index, &self.private_index())?;
         }
+        Ok(stamp)
     }
 
     /// Whether the index of the working tree is still the one that was copied.
-    pub(super) fn index_is(&self, stamp: Option<IndexStamp>) -> Result<bool> {
-        Ok(stamp.is_some() && IndexStamp::of(&self.index)? == stamp)
+    pub(super) fn index_is(&self, stamp: IndexStamp) -> Result<bool> {
+        Ok(IndexStamp::of(&self.index)? == Some(stamp))
     }
 
     /// A file for what git prints.
@@ -140,17 +159,16 @@ impl Workshop {
         private::open_with_mode(&path, flags, Mode::RUSR | Mode::WUSR).map(File::from).at("create", &path)
     }
 
-    /// Writes the notes and the hooks. `hooks` are the repository's own, relative to the top or absolute, if they are to run. Returns the
-    /// folder, and whether there are any.
-    pub(super) fn prepare(&self, note: &Note, hooks: Option<&Path>) -> Result<(PathBuf, bool)> {
+    /// Writes the notes and the hooks. `hooks` are the repository's own, relative to the top or absolute, if they are to run.
+    pub(super) fn prepare(&self, note: &Note, hooks: Option<&Path>, branch: &BranchHook) -> Result<Hooks> {
         let json = serde_json::to_vec(note).map_err(|error| Fault::invalid(error.to_string()))?;
         let place = self.path.join("note");
         private::write(&place, json).at("write", &place)?;
         private::write(&self.mark, "").at("write", &self.mark)?;
-        let folder = self.path.join("hooks");
+        let folder = self.path.join(HOOKS);
         private::create_folder(&folder, 0o700).at("make the folder", &folder)?;
-        let mut has_hooks = false;
-        let own = folder.join("reference-transaction");
+        let mut has_some = false;
+        let own = folder.join(BRANCH_HOOK);
         let mut next = None;
         if let Some(hooks) = hooks {
             let absolute = note.top.0.join(hooks);
@@ -159,60 +177,77 @@ impl Workshop {
                 let is_hook = name.as_bytes().iter().all(|byte| byte.is_ascii_lowercase() || *byte == b'-');
                 if is_hook && may_execute(&absolute.join(&name)) {
                     write_hook(&folder.join(&name), &pass_on(&hooks.join(&name)))?;
-                    has_hooks = true;
+                    has_some = true;
                 }
             }
-            next = may_execute(&absolute.join("reference-transaction"))
-                .then(|| quoted(hooks.join("reference-transaction").as_os_str().as_bytes()));
+            next = may_execute(&absolute.join(BRANCH_HOOK))
+                .then(|| quoted(hooks.join(BRANCH_HOOK).as_os_str().as_bytes()));
         }
-        write_hook(&own, &self.guarding(note, next.as_deref()))?;
+        write_hook(&own, &branch.script(next.as_deref()))?;
         if !may_execute(&own) {
             return Err(Fault::invalid_with_hint(
                 format!("hooks in `{}` cannot be executed", folder.display()),
                 "mount the file system of the workspace without `noexec`, or commit with `git`",
             ));
         }
-        Ok((folder, has_hooks))
+        Ok(Hooks { folder, has_some, has_branch_hook: next.is_some() })
     }
 
-    /// The hook that compares, and locks the index.
-    fn guarding(&self, note: &Note, next: Option<&[u8]>) -> Vec<u8> {
-        let quote = |path: &Path| quoted(path.as_os_str().as_bytes());
-        let zeros = "0".repeat(40);
-        let target = note.branch.as_ref().map_or("HEAD".to_owned(), |branch| format!("refs/heads/{branch}"));
-        let mut script = b"#!/bin/sh\nunset GIT_CONFIG_PARAMETERS\n".to_vec();
-        match next {
-            Some(next) => {
-                script.extend(b"lines=$(cat)\nprintf '%s\\n' \"$lines\" | ");
-                script.extend(next);
-                script.extend(b" \"$@\" || exit 1\n");
+    /// Whether git may go on with the change of references that these lines of its hook announce: only if it replaces the commit that
+    /// everything was made from. Locks the index, and notes the new commit.
+    pub(super) fn allows(&self, note: &Note, lines: &[String]) -> Result<std::result::Result<(), Obstacle>> {
+        let branch = note.branch.as_ref().map_or("HEAD".to_owned(), |branch| format!("refs/heads/{branch}"));
+        let mut commit = None;
+        let mut moves = false;
+        for line in lines {
+            let Some((old, new, name)) = three_words(line) else { continue };
+            moves |= name == "HEAD" || name.starts_with("refs/heads/");
+            if name == branch {
+                let is_expected = match &note.head {
+                    Some(head) => old == head,
+                    None => old.bytes().all(|byte| byte == b'0'),
+                };
+                if !is_expected {
+                    return Ok(Err(Obstacle::Moved));
+                }
+                commit = Some(new);
+            } else if name.starts_with("refs/heads/") {
+                return Ok(Err(Obstacle::Moved));
             }
-            // Each process that is not started here saves a millisecond: git calls this hook five times for one commit.
-            None => script.extend(b"[ \"$1\" = prepared ] || exit 0\nlines=\nwhile read -r line; do lines=\"$lines$line\n\"; done\n"),
         }
-        let line = |script: &mut Vec<u8>, name: &str, value: &[u8]| {
-            script.extend(name.as_bytes());
-            script.push(b'=');
-            script.extend(value);
-            script.push(b'\n');
-        };
-        line(&mut script, "folder", &quote(&self.path));
-        line(&mut script, "mark", &quote(&self.mark));
-        line(&mut script, "lock", &quote(&index_lock(&self.index)));
-        line(&mut script, "target", &quoted(target.as_bytes()));
-        line(&mut script, "head", note.head.as_ref().unwrap_or(&zeros).as_bytes());
-        script.extend(GUARDING.as_bytes());
-        script
+        match commit {
+            _ if !moves || self.made().is_some() => return Ok(Ok(())),
+            None => return Ok(Err(Obstacle::Moved)),
+            Some(commit) => {
+                if !self.lock_index()? {
+                    return Ok(Err(Obstacle::IndexLocked));
+                }
+                let place = self.path.join("made");
+                private::write(&place, format!("{commit}\n")).at("write", &place)?;
+            }
+        }
+        Ok(Ok(()))
     }
 
-    /// Why the hook has stopped the commit, if it has.
-    pub(super) fn obstacle(&self) -> Option<Obstacle> {
-        let has = |name: &str| self.path.join(name).exists();
-        match () {
-            () if has("moved") => Some(Obstacle::Moved),
-            () if has("busy") => Some(Obstacle::IndexLocked),
-            () => None,
+    /// Waits until no other git holds the lock of the index, and takes it. `false` if that takes too long.
+    fn lock_index(&self) -> Result<bool> {
+        let lock = index_lock(&self.index);
+        let until = Instant::now() + PATIENCE;
+        loop {
+            match private::link(&self.mark, &lock) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && Instant::now() < until => {
+                    std::thread::sleep(PAUSE);
+                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(false),
+                linked => return linked.at("lock", &self.index).map(|()| true),
+            }
         }
+    }
+
+    /// Deletes the hook of the branch, which has nothing more to ask.
+    pub(super) fn remove_branch_hook(&self) -> Result<()> {
+        let hook = self.path.join(HOOKS).join(BRANCH_HOOK);
+        private::remove_file(&hook).at("remove", &hook)
     }
 
     /// The commit that the hook has let through.
@@ -228,6 +263,13 @@ impl Workshop {
     /// A place for a new index.
     pub(super) fn new_index(&self) -> PathBuf {
         self.path.join("new-index")
+    }
+
+    /// Copies the private index as it is now.
+    pub(super) fn keep_index(&self) -> Result<PathBuf> {
+        let (from, to) = (self.private_index(), self.path.join("kept-index"));
+        index::copy(&from, &to)?;
+        Ok(to)
     }
 
     /// Unlocks the index and removes the folder.
@@ -250,30 +292,12 @@ impl IndexStamp {
     }
 }
 
-/// The part of the hook that is the same for all commits. `target` is the branch, `head` what it must have.
-const GUARDING: &str = r#"[ "$1" = prepared ] || exit 0
-[ ! -e "$folder/made" ] || exit 0
-moves= commit=
-while read -r old new ref; do
-  case $ref in HEAD|refs/heads/*) moves=yes ;; *) continue ;; esac
-  if [ "$ref" = "$target" ]; then
-    case $old in "$head"|"$head"000000000000000000000000) commit=$new ;; *) : >"$folder/moved"; exit 1 ;; esac
-  elif [ "$ref" != HEAD ]; then
-    : >"$folder/moved"; exit 1
-  fi
-done <<END
-$lines
-END
-[ -n "$moves" ] || exit 0
-[ -n "$commit" ] || { : >"$folder/moved"; exit 1; }
-tries=0
-until ln "$mark" "$lock" 2>/dev/null; do
-  tries=$((tries + 1))
-  [ $tries -lt 50 ] || { : >"$folder/busy"; exit 1; }
-  sleep 0.1 2>/dev/null || sleep 1
-done
-printf '%s\n' "$commit" >"$folder/made" || exit 1
-"#;
+/// `OLD NEW REF`.
+fn three_words(line: &str) -> Option<(&str, &str, &str)> {
+    let (old, rest) = line.split_once(' ')?;
+    let (new, name) = rest.split_once(' ')?;
+    Some((old, new, name))
+}
 
 /// A hook that becomes the repository's own. Its variables are those that git would set.
 fn pass_on(hook: &Path) -> Vec<u8> {
@@ -329,7 +353,7 @@ fn is_same_file(one: &Path, other: &Path) -> bool {
 /// Beside the index first: a rename does not cross file systems.
 fn replace_index(index: &Path, mark: &Path, new: &Path) -> Result<()> {
     let beside = mark.with_extension("index");
-    fs::copy(new, &beside).at("copy", new)?;
+    index::copy(new, &beside)?;
     if let Ok(before) = fs::metadata(index) {
         fs::set_permissions(&beside, before.permissions()).at("set the mode of", &beside)?;
     }

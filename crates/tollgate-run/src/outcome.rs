@@ -100,7 +100,8 @@ pub enum RunNote {
     NotRecorded(String),
     /// Another program changed this file while the command ran, which only read it. Relative to the workspace.
     ReadChanged(PathBuf),
-    /// The workspace has too many names, so nobody knows what the command read.
+    /// The workspace has too many names, or the command read too fast, so nobody knows what it read. This mattered: the run was refused,
+    /// or somebody asked for the reads.
     ReadsUnknown,
     /// This is a socket or a pipe, which exists only as long as the command. Relative to the workspace.
     NotKept(PathBuf),
@@ -185,9 +186,9 @@ impl fmt::Display for RunNote {
                     path.display()
                 )
             }
-            Self::ReadsUnknown => {
-                f.write_str("the workspace is too large to know which files the command read")
-            }
+            Self::ReadsUnknown => f.write_str(
+                "there are too many files here to know which ones the command read: its changes are judged as if it had read none",
+            ),
             Self::NotKept(path) => {
                 write!(f, "`{}` is a socket or a pipe, and ended with the command", path.display())
             }

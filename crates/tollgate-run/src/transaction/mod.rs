@@ -279,9 +279,6 @@ impl Transaction {
     /// Commits what the command has changed.
     fn end(mut self, gate: &Gate, request: &RunRequest<'_>, end: RunEnd) -> Result<RunOutcome> {
         let mut notes = Vec::new();
-        if self.reads.watcher().is_none() {
-            notes.push(RunNote::ReadsUnknown);
-        }
         let left_behind = children_are_left()?;
         if left_behind {
             notes.push(RunNote::LeftBehind);
@@ -315,6 +312,12 @@ impl Transaction {
         let outside = (self.new_settings)();
         notes.extend(outside.iter().cloned().map(RunNote::SetAside));
         let (refused, writes) = self.commit(gate, request.turn, found, serial, outside)?;
+        // Otherwise the answer is the same as if they were known.
+        let reads_count =
+            refused.is_some() || request.list_reads || request.changed_read == ChangedRead::Refuse;
+        if reads_count && self.reads.watcher().is_none() {
+            notes.push(RunNote::ReadsUnknown);
+        }
         let reads = self.count_reads(gate, request, reads, shown)?;
         let after = match (left_behind, &refused) {
             (true, None) => AfterRun::of(|gate, turn| self.finish(gate, turn)),

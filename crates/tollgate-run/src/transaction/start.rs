@@ -20,7 +20,7 @@ use tollgate_base::error::{At, Fault, Result};
 
 /// The number of names up to which the workspace is listed and its folders are watched. Beyond, that would take longer than
 /// most commands.
-const MOST_NAMES: usize = 20_000;
+const MOST_NAMES: usize = 50_000;
 
 /// The number of names from which on two threads list the rest. Both have ended before the command starts.
 const FOR_ONE_THREAD: usize = 1_000;

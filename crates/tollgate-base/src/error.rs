@@ -241,6 +241,14 @@ impl Fault {
         Self::missing(MissingKind::RecoveryEntry, format!("the recovery entry `{}`", id.escape_debug()))
     }
 
+    /// The bytes of an entry of recovery were deleted: too old, or no room.
+    pub fn no_longer_kept(id: &str) -> Self {
+        Self::missing(
+            MissingKind::RecoveryEntry,
+            format!("the bytes of the recovery entry `{id}` are no longer kept: the entry"),
+        )
+    }
+
     /// A state file does not hold what tollgate wrote.
     pub fn damaged(path: &Path, what: impl ToString) -> Self {
         Self::Damaged { path: path.to_owned(), what: what.to_string() }

@@ -30,7 +30,7 @@ pub struct Settings {
     /// How files are guarded.
     pub guard: GuardSettings,
     /// How long replaced bytes are kept, and how many.
-    pub recovery: RecoverySettings,
+    pub history: HistorySettings,
     /// What agents may do with git.
     pub git: GitSettings,
     /// The ledger.
@@ -113,17 +113,17 @@ impl Default for GuardSettings {
     }
 }
 
-/// `[recovery]`
+/// `[history]`
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct RecoverySettings {
-    /// How long replaced bytes are kept.
+pub struct HistorySettings {
+    /// How long bytes are kept that were replaced, refused, or written late.
     pub max_age: Wait,
     /// The total number of bytes kept.
     pub max_size: Size,
 }
 
-impl Default for RecoverySettings {
+impl Default for HistorySettings {
     fn default() -> Self {
         Self { max_age: Wait(Duration::from_secs(7 * 24 * 3600)), max_size: Size(256 << 20) }
     }
@@ -365,7 +365,7 @@ mod tests {
             hard_links = "detach"
             read_only = "replace"
             protected = ["secrets"]
-            [recovery]
+            [history]
             max_age = "2d"
             max_size = "1GiB"
             [ledger]
@@ -410,7 +410,7 @@ mod tests {
         assert_eq!(settings.guard.durability, Durability::Fast);
         assert_eq!(settings.guard.quiet_wait.0, Duration::from_millis(250));
         assert_eq!(settings.guard.reservation.0, Duration::from_secs(7200));
-        assert_eq!(settings.recovery.max_size.0, 1 << 30);
+        assert_eq!(settings.history.max_size.0, 1 << 30);
         assert_eq!(settings.ledger.max_size.0, 512 << 10);
         let vault = VaultSettings {
             dir: Some("tasks".into()),
@@ -457,7 +457,7 @@ mod tests {
             ("[guard]\ngrace = \"2 parsecs\"", "2 parsecs"),
             ("[guard]\nprotected = [\"a\", \"\"]", "an empty path"),
             ("[guard]\ngrace = 2", "in quotes"),
-            ("[recovery]\nmax_size = \"99999999999GiB\"", "not a size"),
+            ("[history]\nmax_size = \"99999999999GiB\"", "not a size"),
             ("version = 2\nnew_key = 1", "has version 2"),
             ("not toml", "not toml"),
             ("[vault]\nlease = \"soon\"", "soon"),

@@ -28,10 +28,10 @@ use crate::commit::{
     CommitJournal, JournalContent, JournalRecord, complete, file_changed, finish_swap, folder_moved,
     give_back, put_back, roll_back,
 };
-use crate::conflict;
 use crate::disk::{Found, Spot};
 use crate::own_commit;
-use crate::recovery::{Swept, check, keep_foreign, keep_late, prune, settle};
+use crate::recovery::{Swept, check, keep_foreign, keep_late, settle};
+use crate::retention::prune;
 use crate::root::Root;
 use crate::run_folder::remove_dead;
 use crate::stage::{ChangeId, StageName, Standing, owner_of_aside, parse_unfinished};
@@ -65,9 +65,7 @@ pub(crate) fn sweep(root: &Root) -> Result<Swept> {
     let (awaiting_check, _) = heal_stage(root, &mut swept)?;
     check(root, awaiting_check, &mut swept)?;
     swept.removed += remove_dead(root)?;
-    if let Some((pruned, room)) = prune(root)? {
-        swept.pruned = pruned + conflict::prune(root, root.now(), root.settings().recovery.max_age.0, room)?;
-    }
+    swept.pruned = prune(root)?;
     Ok(swept)
 }
 
@@ -150,6 +148,12 @@ fn acknowledged<'a>(root: &Root, ids: impl Iterator<Item = &'a ChangeId>) -> Res
         }
     }
     Ok(found)
+}
+
+/// Whether the ledger has a change with this id.
+pub(crate) fn was_made(root: &Root, id: &str) -> Result<bool> {
+    let Some(id) = ChangeId::parse(id) else { return Ok(false) };
+    Ok(!acknowledged(root, [&id].into_iter())?.is_empty())
 }
 
 /// Heals what dead processes left in the stage. Returns the files that await their late-write check, and the stripes that

@@ -52,6 +52,8 @@ pub enum NoMerge {
     NothingRefused,
     /// The bytes that the agent had read were not kept, or it had read none.
     NoBase,
+    /// The bytes that the agent had read, or wanted to write, were kept and are not any more.
+    NoLongerKept,
     /// There is no file on disk.
     NoFile,
     /// One of the texts is not UTF-8, or has a zero byte.
@@ -66,6 +68,7 @@ impl NoMerge {
         match self {
             Self::NothingRefused => "nothing_refused",
             Self::NoBase => "no_base",
+            Self::NoLongerKept => "no_longer_kept",
             Self::NoFile => "no_file",
             Self::NotText => "not_text",
             Self::TooLarge => "too_large",
@@ -80,6 +83,7 @@ impl std::fmt::Display for NoMerge {
             Self::NoBase => {
                 "tollgate has not kept the text that the agent had read before its write was refused"
             }
+            Self::NoLongerKept => "the bytes of the refused write are no longer kept",
             Self::NoFile => "the file does not exist, so there is nothing to merge with",
             Self::NotText => "only texts in UTF-8 can be merged",
             Self::TooLarge => "the texts are too large, or too different, to be merged",

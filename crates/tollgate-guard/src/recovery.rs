@@ -2,8 +2,11 @@
 //!
 //! A file in recovery is the replaced file itself, renamed and not copied: a program that still writes into it then writes
 //! into what is kept. Copied are only files on other file systems, and foreign saves that go back to their path. The name of
-//! a file says what it was (see `stage.rs`). Recovery is limited by age and by size; a late
-//! write is never deleted for lack of space before bytes that an agent wrote.
+//! a file says what it was (see `stage.rs`). Later, when the kernel says that no program has the file open for writing, its bytes
+//! go to the store of contents (`content.rs`), and a file with the number of bytes takes its place here.
+//!
+//! Recovery and the store are limited together, by age and by size; a late write is never deleted for lack of space before
+//! bytes that an agent wrote.
 //!
 //! The late-write check: a program may have resolved a path just before a guarded write replaced the file, and opened it
 //! just after. It then writes into the replaced file, which nobody reads any more. So tollgate keeps replaced files in the
@@ -11,28 +14,24 @@
 
 use std::ffi::OsString;
 use std::path::Path;
-use std::time::Duration;
 
 use jiff::Timestamp;
 use rustix::fs::Mode;
 use serde::Serialize;
 
-use crate::disk::{Found, Quiet, Spot, Target, gone_is_none, modified};
+use crate::content::{self, Content};
+use crate::disk::{Found, Quiet, Spot, Target, gone_is_none};
 use crate::path::FilePath;
 use crate::root::Root;
 pub use crate::stage::RecoveryKind;
-use crate::stage::{ChangeId, StageName, Standing, TargetName, owner_of_aside, unfinished_name};
+use crate::stage::{ChangeId, StageName, Standing, TargetName, owner_of_aside, to_base64, unfinished_name};
 use crate::stripe_lock::stripe;
 use crate::turn::FileState;
 use tollgate_base::digest::Digest;
-use tollgate_base::error::{At, Fault, Result};
+use tollgate_base::error::{Fault, Result};
 use tollgate_base::event::{Event, LateWrite};
 use tollgate_base::name::Agent;
-use tollgate_base::private;
 use tollgate_base::settings::Durability;
-
-/// Often enough to respect the limits, rarely enough that writes do not pay for it.
-const PRUNE_EVERY: Duration = Duration::from_secs(60);
 
 /// The number of replaced files that a process collects before it checks those that are due. The ledger is then flushed
 /// once for all of them.
@@ -63,6 +62,9 @@ pub struct RecoveryEntry {
     pub replaced_with: FileState,
     #[serde(skip)]
     name: OsString,
+    /// The bytes are in the store of contents.
+    #[serde(skip)]
+    is_stored: bool,
 }
 
 impl RecoveryEntry {
@@ -103,27 +105,65 @@ pub(crate) fn list(root: &Root) -> Result<Vec<RecoveryEntry>> {
 /// One file in recovery, with its bytes.
 pub(crate) fn read(root: &Root, id: &str) -> Result<(RecoveryEntry, Vec<u8>)> {
     let entry = RecoveryEntry::named(list(root)?, id)?;
-    read_entry(root, entry)?.ok_or_else(|| Fault::no_recovery_entry(id))
+    let id = entry.id.clone();
+    read_entry(root, entry)?.ok_or_else(|| Fault::no_longer_kept(&id))
 }
 
 /// The bytes of an entry that was listed; `None` if it was deleted in the meantime.
 pub(crate) fn read_entry(root: &Root, mut entry: RecoveryEntry) -> Result<Option<(RecoveryEntry, Vec<u8>)>> {
-    // In the meantime, another process may move the file from the stage to recovery.
+    // In the meantime, another process may move the file from the stage to recovery, and then to the store.
     let kept = RecoveryKind::ALL.map(|kind| root.recovery_folder(kind));
     for folder in [Ok(root.stage.clone())].into_iter().chain(kept) {
-        if let Found::File(file) = Spot::new(&folder?, &entry.name).open()? {
+        let spot = Spot::new(&folder?, &entry.name);
+        if !entry.is_stored
+            && let Found::File(file) = spot.open()?
+        {
             let (bytes, digest) = file.read()?;
             entry.sha256 = Some(digest);
             return Ok(Some((entry, bytes)));
         }
     }
-    Ok(None)
+    let Some(digest) = entry.sha256 else { return Ok(None) };
+    Ok(content::get(root, digest)?.bytes().map(|bytes| (entry, bytes)))
+}
+
+/// The bytes with this hash: in the store, or in a file whose bytes have not come there yet.
+pub(crate) fn find(root: &Root, digest: Digest) -> Result<Content> {
+    let stored = content::get(root, digest)?;
+    if matches!(stored, Content::Kept(_)) {
+        return Ok(stored);
+    }
+    // Most names need not be read for this.
+    let hash = to_base64(&digest);
+    let kept = RecoveryKind::ALL.map(|kind| (root.recovery_folder(kind), kind));
+    for (folder, kind) in [(Ok(root.stage.clone()), RecoveryKind::Replaced)].into_iter().chain(kept) {
+        let folder = folder?;
+        for name in folder.names()? {
+            let may_be = kind == RecoveryKind::Late || name.to_string_lossy().contains(&hash);
+            let Some(stage) = may_be.then(|| StageName::parse(&name)).flatten() else { continue };
+            if stage.standing != Standing::Stored
+                && let Found::File(file) = Spot::new(&folder, name).open()?
+            {
+                let (bytes, found) = file.read()?;
+                if found == digest {
+                    return Ok(Content::Kept(bytes));
+                }
+            }
+        }
+    }
+    // Another process may have moved it from there to the store.
+    content::get(root, digest)
 }
 
 fn entry(root: &Root, spot: &Spot, kind: RecoveryKind) -> Result<Option<RecoveryEntry>> {
     let Some(stage) = StageName::parse(spot.name()) else { return Ok(None) };
     let Found::File(file) = spot.open()? else { return Ok(None) };
+    let (sha256, is_stored) = (stage.kept_digest(kind), stage.standing == Standing::Stored);
+    if is_stored && !sha256.is_some_and(|digest| content::has(root, digest)) {
+        return Ok(None);
+    }
     let relative = root.target_path(&stage.target)?;
+    let size = if is_stored { number_in(&file)? } else { file.len() };
     Ok(Some(RecoveryEntry {
         id: stage.id.as_str().to_owned(),
         path: FilePath::trusted(root.path().join(relative)),
@@ -131,50 +171,17 @@ fn entry(root: &Root, spot: &Spot, kind: RecoveryKind) -> Result<Option<Recovery
         replaced_by: stage.agent,
         replaced_with: stage.new,
         time: stage.id.time(),
-        size: file.len(),
-        sha256: match kind {
-            RecoveryKind::Replaced => stage.base.digest(),
-            RecoveryKind::TakenBack => stage.new.digest(),
-            RecoveryKind::Late => None,
-        },
+        size,
+        sha256,
+        is_stored,
         name: spot.name().to_owned(),
     }))
 }
 
-/// Deletes files beyond the limits in the settings. Returns the number of deleted files, and how many bytes are left of the
-/// limit.
-///
-/// This looks at every file in recovery, so it does nothing if the last time was less than a minute ago.
-pub(crate) fn prune(root: &Root) -> Result<Option<(usize, u64)>> {
-    let settings = &root.settings().recovery;
-    let now = root.now();
-    let stamp = root.state_path().join("recovery/pruned");
-    let last = modified(&stamp).unwrap_or(Timestamp::UNIX_EPOCH);
-    if now.duration_since(last).unsigned_abs() < PRUNE_EVERY.min(settings.max_age.0) {
-        return Ok(None);
-    }
-    private::write(&stamp, "").at("write", &stamp)?;
-    let mut room = settings.max_size.0;
-    let mut pruned = 0;
-    for kind in RecoveryKind::ALL {
-        let folder = root.recovery_folder(kind)?;
-        // The names begin with the time: newest first.
-        let mut names = folder.names()?;
-        names.sort_unstable_by(|a, b| b.cmp(a));
-        for name in names {
-            let Some(stage) = StageName::parse(&name) else { continue };
-            let spot = Spot::new(&folder, name);
-            let Found::File(file) = spot.open_itself()? else { continue };
-            let young = now.duration_since(stage.id.time()).unsigned_abs() <= settings.max_age.0;
-            if young && file.len() <= room {
-                room -= file.len();
-            } else {
-                spot.remove()?;
-                pruned += 1;
-            }
-        }
-    }
-    Ok(Some((pruned, room)))
+/// The number of bytes, in the file of an entry whose bytes are in the store.
+fn number_in(file: &Target) -> Result<u64> {
+    let (text, _) = file.read()?;
+    Ok(str::from_utf8(&text).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0))
 }
 
 /// Moves a file from the stage to recovery.
@@ -239,7 +246,7 @@ fn try_keep_before_return(root: &Root, spot: &Spot) -> Result<()> {
     let Some(stage) = StageName::parse(name) else { return Ok(()) };
     let Found::File(file) = spot.open_itself()? else { return Ok(()) };
     // Recovery would delete a larger one at once.
-    let is_too_large = file.len() > root.settings().recovery.max_size.0;
+    let is_too_large = file.len() > root.settings().history.max_size.0;
     if is_too_large || [stage.base, stage.new].contains(&FileState::Present(file.hash()?)) {
         return Ok(());
     }
@@ -366,5 +373,5 @@ pub(crate) fn check(root: &Root, mut replaced: Vec<StageName>, swept: &mut Swept
 
 fn is_due(root: &Root, id: &ChangeId, times: u32) -> bool {
     let grace = root.settings().guard.grace.0 * times;
-    root.now().duration_since(id.time()).unsigned_abs() >= grace
+    root.age(id.time()) >= grace
 }

@@ -8,6 +8,7 @@ use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use rustix::fs::FileType;
@@ -88,7 +89,7 @@ impl Root {
         state_folder::create(&path, &state_path)?;
         let below = |name: &str| Folder::of_state(&state_path.join(name));
         // A write needs it later, when it has happened: a replaced file is moved there.
-        below("recovery")?;
+        below("history")?;
         let max_size = settings.ledger.max_size.0;
         let mut protected = options.protected;
         protected.paths.extend(settings.guard.protected.iter().cloned());
@@ -146,12 +147,22 @@ impl Root {
         (self.clock)()
     }
 
+    /// How long ago this was, or how far it is in the future.
+    pub(crate) fn age(&self, time: Timestamp) -> Duration {
+        self.now().duration_since(time).unsigned_abs()
+    }
+
     pub(crate) fn staged(&self, name: impl Into<OsString>) -> Spot {
         Spot::new(&self.stage, name)
     }
 
+    /// The folder of all that is kept.
+    pub(crate) fn history(&self) -> PathBuf {
+        self.state.join("history")
+    }
+
     pub(crate) fn recovery_folder(&self, kind: RecoveryKind) -> Result<Folder> {
-        Folder::of_state(&self.state_path().join("recovery").join(kind.folder()))
+        Folder::of_state(&self.history().join(kind.folder()))
     }
 
     /// The files that this process has replaced and not checked yet, oldest first.

@@ -1,4 +1,4 @@
-//! Names in `.tollgate/stage/` and `.tollgate/recovery/`. A name says what its file is, so that no journal is needed.
+//! Names in `.tollgate/stage/` and `.tollgate/history/`. A name says what its file is, so that no journal is needed.
 //!
 //! A guarded write swaps the staged file with its target, so the same name first stands for the new bytes and then for
 //! the replaced ones. The name carries the target and both hashes. After a crash, the bytes tell which of the two the
@@ -23,6 +23,9 @@ const VERSION: &str = "1";
 
 /// The version of the names of settled files.
 const SETTLED: &str = "1s";
+
+/// The version of the names of files whose bytes are in the store of contents.
+const STORED: &str = "1c";
 
 /// Ends the name of a file that is set aside in the middle of a two-step swap, or while a new file is rolled back. With
 /// the comma, it cannot be read as a staged file whose target ends with a tilde.
@@ -71,7 +74,7 @@ pub(crate) struct StageName {
     pub(crate) target: TargetName,
 }
 
-/// Whether the fate of the change is decided.
+/// Whether the fate of the change is decided, and where the bytes are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Standing {
     /// The file's bytes and the ledger tell whether the change was made.
@@ -79,6 +82,8 @@ pub(crate) enum Standing {
     /// The change was not made; only the late-write check is left. Without this mark, a refused write whose old bytes lie
     /// here would later be taken for one that succeeded.
     Settled,
+    /// The bytes are in the store of contents. The file itself only says how many there are.
+    Stored,
 }
 
 /// The target, relative to the workspace. If the path is too long for a name, its hash.
@@ -115,6 +120,15 @@ impl RecoveryKind {
 }
 
 impl StageName {
+    /// The hash of the bytes, if the file is kept for this reason. `None`: only the bytes tell.
+    pub(crate) fn kept_digest(&self, kind: RecoveryKind) -> Option<Digest> {
+        match kind {
+            RecoveryKind::Replaced => self.base.digest(),
+            RecoveryKind::TakenBack => self.new.digest(),
+            RecoveryKind::Late => None,
+        }
+    }
+
     /// The file name. `None` if it would be too long: then the target must be [`TargetName::Hashed`].
     pub(crate) fn file_name(&self) -> Option<OsString> {
         let target = match &self.target {
@@ -126,6 +140,7 @@ impl StageName {
         let version = match self.standing {
             Standing::Open => VERSION,
             Standing::Settled => SETTLED,
+            Standing::Stored => STORED,
         };
         let name = format!("{version},{},{base},{new},{},{target}", self.id.as_str(), self.agent);
         (name.len() <= NAME_MAX).then(|| name.into())
@@ -136,6 +151,7 @@ impl StageName {
         let standing = match parts.next()? {
             VERSION => Standing::Open,
             SETTLED => Standing::Settled,
+            STORED => Standing::Stored,
             _ => return None,
         };
         let state = |text: &str| match text {
@@ -188,7 +204,7 @@ pub(crate) fn is_beside(name: &OsStr) -> bool {
 }
 
 /// 43 characters instead of the 64 of hex: two hashes and a path must fit into 255.
-fn to_base64(digest: &Digest) -> String {
+pub(crate) fn to_base64(digest: &Digest) -> String {
     BASE64.encode(digest.as_bytes())
 }
 
@@ -220,8 +236,10 @@ mod tests {
             assert_eq!(StageName::parse(&file_name), Some(name.clone()), "{file_name:?}");
             assert_eq!(name.id.time().to_string(), "2026-11-15T12:00:00Z");
         }
-        let settled = StageName { standing: Standing::Settled, ..name("a") };
-        assert_eq!(StageName::parse(&settled.file_name().unwrap()), Some(settled));
+        for standing in [Standing::Settled, Standing::Stored] {
+            let name = StageName { standing, ..name("a") };
+            assert_eq!(StageName::parse(&name.file_name().unwrap()), Some(name));
+        }
         for path in ["a", "a~", "tmp,x"] {
             let staged = name(path).file_name().unwrap();
             let aside = aside_name(&staged);

@@ -69,9 +69,9 @@ pub(crate) fn create(root: &Path, state: &Path) -> Result<()> {
     // The group may use the state if it may write the workspace. Other users never may.
     let root_mode = fs::metadata(root).at("look at", root)?.mode();
     let mode = if root_mode & 0o020 == 0 { 0o700 } else { 0o770 };
-    let recovery = RecoveryKind::ALL.map(|kind| format!("recovery/{}", kind.folder()));
-    let folders = ["", "locks", "stage", "journal", "recovery", "paths"].into_iter();
-    for name in folders.chain(recovery.iter().map(String::as_str)) {
+    let kept = ["contents", "refused"].into_iter().chain(RecoveryKind::ALL.map(RecoveryKind::folder));
+    let folders = ["", "locks", "stage", "journal", "paths", "history"].into_iter().map(str::to_owned);
+    for name in folders.chain(kept.map(|name| format!("history/{name}"))) {
         let folder = state.join(name);
         private::create_folder(&folder, mode).at("make", &folder)?;
     }
@@ -90,8 +90,8 @@ pub(crate) fn create(root: &Path, state: &Path) -> Result<()> {
         }
     }
     // The files below flush the state folder only, and the last of them says that everything else exists.
-    let recovery = state.join("recovery");
-    private::sync_folder(&recovery).at("flush the folder", &recovery)?;
+    let history = state.join("history");
+    private::sync_folder(&history).at("flush the folder", &history)?;
     // People may commit their configuration. The rest belongs to this machine only.
     write_once(&state.join(".gitignore"), "*\n!/.gitignore\n!/config.toml\n")?;
     // Last, because this file says that everything else exists.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 pub use crate::conflict::RefusedTexts;
 use crate::conflict::{self, Conflict};
+use crate::content::Content;
 use crate::folder::{self, Listing};
 use crate::git_rules;
 use crate::heal::{self, heal};
@@ -18,12 +19,14 @@ use crate::path::FilePath;
 pub use crate::place::canonical;
 use crate::recovery::{self, RecoveryEntry, Swept};
 use crate::refusal::{Outcome, Reason};
+use crate::retention;
 pub use crate::root::{Options, Root};
 use crate::session::Known;
 pub use crate::state_folder::{
     STATE_FOLDER, STATE_VERSION, find_root, has_state, is_checkout, read_settings,
 };
 use crate::turn::FileState;
+use tollgate_base::digest::Digest;
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::ledger::Line;
 
@@ -91,12 +94,25 @@ impl Workspace {
 
     /// One file in recovery, with its bytes.
     pub fn recovered(&self, id: &str) -> Result<(RecoveryEntry, Vec<u8>)> {
-        recovery::read(self, id)
+        match recovery::read(self, id) {
+            Err(Fault::Missing { .. }) if heal::was_made(self, id)? => Err(Fault::no_longer_kept(id)),
+            read => read,
+        }
     }
 
     /// The bytes of an entry of [`recovery`](Self::recovery), and their hash; `None` if it was deleted in the meantime.
     pub fn recovered_entry(&self, entry: &RecoveryEntry) -> Result<Option<(RecoveryEntry, Vec<u8>)>> {
         recovery::read_entry(self, entry.clone())
+    }
+
+    /// The bytes with this hash, if they are kept: replaced, refused, or written late.
+    pub fn content(&self, digest: Digest) -> Result<Content> {
+        recovery::find(self, digest)
+    }
+
+    /// The number of bytes that all that is kept takes.
+    pub fn history_size(&self) -> Result<u64> {
+        retention::used(self)
     }
 
     /// The details of the refused write with this ledger line, if they are still kept.

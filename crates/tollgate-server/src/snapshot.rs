@@ -125,7 +125,7 @@ impl Snapshot {
 fn problems(site: &Site, open: &OpenWorkspace) -> Vec<String> {
     let state = open.gate.workspace().state_path();
     let folders: Vec<PathBuf> =
-        ["", "locks", "stage", "journal", "recovery"].iter().map(|name| state.join(name)).collect();
+        ["", "locks", "stage", "journal", "history"].iter().map(|name| state.join(name)).collect();
     let usable = Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK;
     let unusable = |folder: &PathBuf| match rustix::fs::access(folder, usable) {
         Ok(()) if folder.is_dir() => None,

@@ -77,7 +77,7 @@
 //! - [`workspace`]: the folder, its settings and its state. [`settings`] lists what can be set.
 //! - [`event`]: everything that is recorded. [`ledger`]: the record, one line each, with a chain of hashes.
 //! - [`audit`]: whether a ledger proves both promises.
-//! - [`recovery`]: the bytes that guarded writes replaced. [`conflict`]: what refused writes ran into.
+//! - [`recovery`]: the bytes that guarded writes replaced. [`conflict`]: what refused writes ran into. [`content`]: all bytes that are kept, by their hash.
 //! - [`unfinished_list`]: whose unfinished files are in a working tree. [`folder`]: listing folders. [`edit`], [`part`]: what to replace in a file, and what to read of it.
 //! - [`commit`]: how files are changed so that nothing is lost, step by step.
 //!
@@ -110,8 +110,8 @@ pub mod worktree;
 
 pub use tollgate_base::{audit, digest, error, event, ledger, name, settings, visible};
 pub use tollgate_guard::{
-    Swept, change_list, commit, conflict, edit, folder, gate, git_config, guard, merge, own_commit, part,
-    path, protected, recovery, refusal, shared_turn, turn, unfinished_list, workspace,
+    Swept, change_list, commit, conflict, content, edit, folder, gate, git_config, guard, merge, own_commit,
+    part, path, protected, recovery, refusal, shared_turn, turn, unfinished_list, workspace,
 };
 pub use tollgate_vault as vault;
 

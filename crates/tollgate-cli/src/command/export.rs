@@ -1,11 +1,9 @@
 //! `tollgate export`: the ledger for other systems.
 
-use std::collections::HashMap;
 use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -14,7 +12,6 @@ use serde_json::json;
 use tollgate::digest::Digest;
 use tollgate::error::{At, Fault, MissingKind};
 use tollgate::ledger::Ledger;
-use tollgate::recovery::RecoveryEntry;
 use tollgate::settings::{StoreChoice, Wait};
 use tollgate::tasks::workspace_id;
 use tollgate::visible::plain;
@@ -107,7 +104,7 @@ pub(crate) fn run(invocation: &Invocation, args: &ExportArgs) -> Result<Answer, 
         user: invocation.person(),
     };
     let texts: Box<dyn FileTexts> = match format.reads_texts && invocation.has_state()? {
-        true => Box::new(KeptTexts::of(invocation.workspace()?)),
+        true => Box::new(KeptTexts(invocation.workspace()?)),
         false => Box::new(NoTexts),
     };
     let mut exporter = Exporter::new(source, (format, origin, texts), target, saved, since)?;
@@ -309,48 +306,21 @@ fn folder_in_repository(root: &Path) -> String {
 /// Larger texts are not compared line by line.
 const LARGEST: u64 = 4 << 20;
 
-/// How often recovery is listed again for a text that was not found.
-const LIST_EVERY: Duration = Duration::from_secs(1);
-
-/// The texts of files on disk and in recovery.
-struct KeptTexts {
-    workspace: Workspace,
-    kept: Mutex<KeptList>,
-}
-
-/// Recovery, by hash, at one time.
-struct KeptList {
-    listed: Option<Instant>,
-    entries: HashMap<Digest, RecoveryEntry>,
-}
+/// The texts of files on disk, and those that are kept.
+struct KeptTexts(Workspace);
 
 impl KeptTexts {
-    fn of(workspace: Workspace) -> Self {
-        Self { workspace, kept: Mutex::new(KeptList { listed: None, entries: HashMap::new() }) }
-    }
-
     fn on_disk(&self, path: &str) -> Option<Vec<u8>> {
-        let path = self.workspace.path().join(path);
+        let path = self.0.path().join(path);
         let found = path.symlink_metadata().ok()?;
         (found.is_file() && found.len() <= LARGEST).then(|| fs::read(&path).ok()).flatten()
-    }
-
-    fn in_recovery(&self, hash: Digest) -> Option<Vec<u8>> {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_old = kept.listed.is_none_or(|listed| listed.elapsed() >= LIST_EVERY);
-        if !kept.entries.contains_key(&hash) && is_old {
-            let entries = self.workspace.recovery().unwrap_or_default();
-            kept.entries = entries.into_iter().filter_map(|entry| Some((entry.sha256?, entry))).collect();
-            kept.listed = Some(Instant::now());
-        }
-        let entry = kept.entries.get(&hash).filter(|entry| entry.size <= LARGEST)?;
-        Some(self.workspace.recovered_entry(entry).ok()??.1)
     }
 }
 
 impl FileTexts for KeptTexts {
     fn text(&self, path: &str, hash: Digest) -> Option<Vec<u8>> {
         let is_it = |bytes: &Vec<u8>| Digest::of(bytes) == hash;
-        self.on_disk(path).filter(is_it).or_else(|| self.in_recovery(hash).filter(is_it))
+        let kept = || self.0.content(hash).ok()?.bytes().filter(|bytes| bytes.len() as u64 <= LARGEST);
+        self.on_disk(path).filter(is_it).or_else(kept)
     }
 }

@@ -19,7 +19,7 @@ use crate::words;
 /// List, show and restore the bytes that guarded writes replaced
 ///
 /// tollgate keeps the bytes that a guarded write replaces or deletes for a while, and also late writes: bytes that another
-/// program wrote to the old file after it was replaced. `[recovery]` in `.tollgate/config.toml` sets how long and how much.
+/// program wrote to the old file after it was replaced. `[history]` in `.tollgate/config.toml` sets how long and how much.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example

@@ -161,7 +161,7 @@ fn a_damaged_journal() {
 fn a_missing_part_of_the_state() {
     let world = World::new();
     world.tollgate(["create", "a"]).stdin("x").ends().is(0);
-    fs::remove_dir_all(world.path(".tollgate/recovery")).unwrap();
+    fs::remove_dir_all(world.path(".tollgate/history")).unwrap();
     fixed_by_its_own_advice(&world, "state");
     world.tollgate(["write", "a"]).stdin("y").ends().is(0);
     world.run("doctor").is(0);

@@ -205,7 +205,7 @@ fn no_entry_of_the_state_is_followed_if_it_is_a_link() {
         ".tollgate/runs/0123456789abcdef",
         ".tollgate/locks/all",
         ".tollgate/ledger.jsonl",
-        ".tollgate/recovery/refused",
+        ".tollgate/history/refused",
         ".tollgate/paths",
         ".tollgate/exports",
         ".tollgate/agents.json",
@@ -298,7 +298,7 @@ fn a_state_folder_that_is_a_link_is_refused_with_a_message() {
 }
 
 /// Places of the state in which a link could do harm.
-const PLACES: [&str; 8] = ["runs", "stage", "journal", "recovery", "locks", "run", "exports", "paths"];
+const PLACES: [&str; 8] = ["runs", "stage", "journal", "history", "locks", "run", "exports", "paths"];
 
 #[test]
 fn an_archive_that_brings_links_changes_nothing_outside() {

@@ -81,7 +81,7 @@ fn a_write_sweeps_and_succeeds_even_if_that_fails() {
     world.puts("a", "old\n");
     world.tollgate(["write", "a"]).stdin("new\n").ends().is(0);
     let count = |folder: &str| fs::read_dir(world.path(".tollgate").join(folder)).unwrap().count();
-    assert_eq!((count("stage"), count("recovery/replaced")), (0, 1));
+    assert_eq!((count("stage"), count("history/replaced")), (0, 1));
     // A folder cannot be opened as a lock file.
     fs::remove_file(world.path(".tollgate/locks/sweep")).unwrap();
     fs::create_dir(world.path(".tollgate/locks/sweep")).unwrap();

@@ -60,14 +60,7 @@ pub(super) struct Ends {
 }
 
 /// The text of a state of the file.
-pub(super) type TextOf<'a> = dyn FnMut(&Step, Side, Digest) -> Result<Option<Vec<u8>>> + 'a;
-
-/// A state before or after a step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Side {
-    Before,
-    After,
-}
+pub(super) type TextOf<'a> = dyn FnMut(Digest) -> Result<Option<Vec<u8>>> + 'a;
 
 /// What this agent may commit. Texts are asked for only if the file has two authors.
 pub(super) fn share(
@@ -93,10 +86,7 @@ pub(super) fn share(
         return Ok(Share::Left(author, WhyLeft::NotText));
     }
     // Always there: git has it.
-    let before = match (ends.head, trace.steps.first()) {
-        (Some(head), Some(first)) => text(first, Side::Before, head)?,
-        _ => None,
-    };
+    let before = ends.head.map(&mut *text).transpose()?.flatten();
     let is_explained = leads(&trace.steps, ends.head, ends.disk);
     let runs = runs(&trace.steps, agent);
     for skipped in 0..runs.len() {
@@ -186,11 +176,11 @@ fn apply(
     if now == after {
         return Ok(Ok(made));
     }
-    let mut text_of = |step, side, digest: Option<Digest>| match digest {
-        Some(digest) => Ok(text(step, side, digest)?.map(Some).ok_or(WhyLeft::NotKept)),
+    let mut text_of = |digest: Option<Digest>| match digest {
+        Some(digest) => Ok(text(digest)?.map(Some).ok_or(WhyLeft::NotKept)),
         None => Ok::<_, Fault>(Ok(None)),
     };
-    let wanted = match text_of(last, Side::After, after)? {
+    let wanted = match text_of(after)? {
         Ok(wanted) => wanted,
         Err(why) => return Ok(Err(why)),
     };
@@ -198,7 +188,7 @@ fn apply(
     if now == before {
         return Ok(Ok(wanted));
     }
-    let base = match text_of(first, Side::Before, before)? {
+    let base = match text_of(before)? {
         Ok(base) => base,
         Err(why) => return Ok(Err(why)),
     };

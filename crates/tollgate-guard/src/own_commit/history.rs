@@ -28,8 +28,6 @@ impl Content {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Step {
     pub(super) agent: Option<Agent>,
-    /// The id of the change. Recovery keeps the bytes from before it under this id.
-    pub(super) id: String,
     pub(super) before: Content,
     pub(super) after: Content,
     /// The file had another name before.
@@ -166,13 +164,8 @@ impl<'a> Search<'a> {
         let open: Vec<usize> = self.open.drain().flat_map(|(_, traces)| traces).collect();
         for at in open {
             let trace = &mut self.traces[at];
-            let step = |after, is_move| Step {
-                agent: agent.cloned(),
-                id: folder.id.clone(),
-                before: Content::Unknown,
-                after,
-                is_move,
-            };
+            let step =
+                |after, is_move| Step { agent: agent.cloned(), before: Content::Unknown, after, is_move };
             if let Some(rest) = below(&trace.origin, &folder.moved_to) {
                 trace.steps.push(step(Content::Unknown, true));
                 trace.origin = format!("{}/{rest}", folder.target_file);
@@ -201,7 +194,6 @@ impl<'a> Search<'a> {
 fn step(agent: Option<&Agent>, file: &FileChanged, after: Option<Digest>) -> Step {
     Step {
         agent: agent.cloned(),
-        id: file.id.clone(),
         before: Content::Known(file.hash_before),
         after: Content::Known(after),
         is_move: file.moved_to.is_some() && after.is_some(),

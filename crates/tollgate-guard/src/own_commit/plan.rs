@@ -70,7 +70,7 @@ impl Planner<'_> {
     pub(super) fn plan(&self, status: &TreeStatus) -> Result<Plan> {
         let mut head = HeadFiles::new(self.tree, self.names, status);
         let turns: Vec<&dyn TurnState> = [self.turn].into_iter().chain(self.turns.iter().copied()).collect();
-        let texts = Texts::new(self.root, &turns);
+        let texts = Texts { root: self.root, turns: &turns };
         let mut plan = Plan::default();
         for trace in self.traces(status, &mut head)? {
             let name = self.names.in_git(&trace.name).unwrap_or_default();
@@ -101,11 +101,11 @@ impl Planner<'_> {
         let disk = on_disk(self.root, &path)?;
         let is_link = disk.is_link || head.blob(&trace.origin)?.is_some_and(|blob| blob.is_link());
         let ends = Ends { head: head.digest(&trace.origin)?, disk: disk.digest, is_link };
-        let mut find = |step: &_, side, digest| {
+        let mut find = |digest| {
             if ends.head == Some(digest) {
                 return head.text(&trace.origin);
             }
-            texts.find(&path, step, side, digest)
+            texts.find(&path, digest)
         };
         Ok((share(trace, self.agent, ends, disk.bytes.as_deref(), &mut find)?, disk))
     }

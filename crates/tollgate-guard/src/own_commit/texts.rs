@@ -1,12 +1,8 @@
-//! The bytes of a state that the ledger names by its hash: on disk, in recovery, or in the memory of a turn.
+//! The bytes of a state that the ledger names by its hash: on disk, in the memory of a turn, or kept.
 
-use std::cell::OnceCell;
-
-use super::fold::Side;
-use super::history::Step;
 use crate::disk::Found;
 use crate::path::FilePath;
-use crate::recovery::{self, RecoveryEntry};
+use crate::recovery;
 use crate::root::Root;
 use crate::turn::{TEXT_PER_FILE, TurnState};
 use tollgate_base::digest::Digest;
@@ -17,22 +13,11 @@ pub(super) struct Texts<'a> {
     pub(super) root: &'a Root,
     /// The agent's turn first, then others: who changes a file has usually read it.
     pub(super) turns: &'a [&'a dyn TurnState],
-    kept: OnceCell<Vec<RecoveryEntry>>,
 }
 
-impl<'a> Texts<'a> {
-    pub(super) fn new(root: &'a Root, turns: &'a [&'a dyn TurnState]) -> Self {
-        Self { root, turns, kept: OnceCell::new() }
-    }
-
+impl Texts<'_> {
     /// The bytes with this hash, if they are still somewhere.
-    pub(super) fn find(
-        &self,
-        path: &FilePath,
-        step: &Step,
-        side: Side,
-        digest: Digest,
-    ) -> Result<Option<Vec<u8>>> {
+    pub(super) fn find(&self, path: &FilePath, digest: Digest) -> Result<Option<Vec<u8>>> {
         if let OnDisk { digest: Some(found), bytes: Some(bytes), .. } = on_disk(self.root, path)?
             && found == digest
         {
@@ -44,29 +29,7 @@ impl<'a> Texts<'a> {
                 return Ok(Some(text.to_vec()));
             }
         }
-        self.in_recovery(step, side, digest)
-    }
-
-    fn in_recovery(&self, step: &Step, side: Side, digest: Digest) -> Result<Option<Vec<u8>>> {
-        let kept = match self.kept.get() {
-            Some(kept) => kept,
-            None => {
-                let listed = recovery::list(self.root)?;
-                self.kept.get_or_init(|| listed)
-            }
-        };
-        let is_it = |entry: &&RecoveryEntry| {
-            let is_small = entry.size <= TEXT_PER_FILE as u64;
-            is_small && (entry.sha256 == Some(digest) || side == Side::Before && entry.id == step.id)
-        };
-        for entry in kept.iter().filter(is_it) {
-            if let Some((_, bytes)) = recovery::read_entry(self.root, entry.clone())?
-                && Digest::of(&bytes) == digest
-            {
-                return Ok(Some(bytes));
-            }
-        }
-        Ok(None)
+        Ok(recovery::find(self.root, digest)?.bytes().filter(|bytes| bytes.len() <= TEXT_PER_FILE))
     }
 }
 

@@ -126,20 +126,20 @@ fn hostile_patterns_are_refused_or_end_soon() {
 fn the_state_of_tollgate_is_hidden() {
     let world = World::with_vault("");
     let mut client = world.client();
-    world.outsider_writes(".tollgate/recovery/secret", "s3cret");
+    world.outsider_writes(".tollgate/history/secret", "s3cret");
     world.outsider_writes("vault/.tollgate/secret", "s3cret");
     world.outsider_writes("deep/down/.tollgate/secret", "s3cret");
     world.outsider_writes("deep/plain", "s3cret is only in this file");
     symlink(".tollgate/recovery", world.root().join("innocent")).unwrap();
     symlink("vault/.tollgate/secret", world.root().join("harmless")).unwrap();
     let files = [
-        ".tollgate/recovery/secret",
+        ".tollgate/history/secret",
         "vault/.tollgate/secret",
         "deep/down/.tollgate/secret",
-        "deep/../.tollgate/recovery/secret",
+        "deep/../.tollgate/history/secret",
         "innocent/secret",
         "harmless",
-        &world.path(".tollgate/recovery/secret"),
+        &world.path(".tollgate/history/secret"),
     ];
     let refused = "PROTECTED_PATH";
     for path in files {

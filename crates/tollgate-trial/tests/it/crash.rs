@@ -3,7 +3,9 @@
 
 use std::path::Path;
 
-use crate::scene::{Fate, Scene};
+use tollgate::content::Content;
+
+use crate::scene::{self, Fate, Scene, open};
 use crate::strace::{Call, End, calls, copy, run};
 
 /// Kills the commit before each of its calls. `twice` also kills each healing process before each of its calls.
@@ -143,17 +145,26 @@ fn an_intent_is_deleted_for_good_before_its_file_is_swapped() {
     assert!(flushed.is_some_and(|flushed| flushed < swapped), "{:#?}", &calls[created..=swapped]);
 }
 
-/// A later sweep moves replaced files to recovery. It may be killed too.
+/// A later sweep moves replaced files to recovery, and then to the store of contents. It may be killed too.
 #[test]
 fn a_sweep_killed_anywhere_loses_nothing() {
     let scene = Scene::six();
     let done = scene.fresh();
     assert!(matches!(run(&[], &scene.commit(&done)), End::Done));
+    let all_is_kept = |root: &Path, story: &str| {
+        for text in ["a one", "b one", "c one", &scene::long_text()] {
+            let found = open(root).content(tollgate::Digest::of(text.as_bytes())).unwrap();
+            assert_eq!(found, Content::Kept(text.as_bytes().to_vec()), "{story}");
+        }
+    };
     let sweep = |root: &Path| ["sweep".to_owned(), "--root".to_owned(), root.to_str().unwrap().to_owned()];
     let root = scene.next();
     copy(&done, &root);
     let (end, calls) = calls(&root, &[], &sweep(&root).each_ref().map(String::as_str));
     assert!(matches!(end, End::Done), "{end:?}");
+    all_is_kept(&root, "swept");
+    let compressed = std::fs::read_dir(root.join(".tollgate/history/contents")).unwrap();
+    assert!(compressed.map(|file| file.unwrap().path()).any(|file| file.extension().is_some()));
     assert_eq!(scene.judge(&root, "swept"), Fate::After);
     for call in calls.into_iter().filter(Call::changes) {
         let root = scene.next();
@@ -161,6 +172,7 @@ fn a_sweep_killed_anywhere_loses_nothing() {
         let end = run(&[call.inject("signal=KILL")], &sweep(&root).each_ref().map(String::as_str));
         let story = format!("sweep killed before {} {}: {}", call.name, call.nth, call.line);
         assert!(matches!(end, End::Killed), "{story}: {end:?}");
+        all_is_kept(&root, &story);
         assert_eq!(scene.judge(&root, &story), Fate::After, "{story}");
     }
 }

@@ -105,7 +105,7 @@ impl Crew {
         }
         let mut kept = Vec::new();
         walk(&self.beside(&format!("pile-{file}")), &mut kept);
-        for folder in ["stage", "recovery"] {
+        for folder in ["stage", "history"] {
             walk(&self.root().join(".tollgate").join(folder), &mut kept);
         }
         kept

@@ -190,10 +190,14 @@ fn others(scene: &Scene, files: &Files, path: &str) -> Files {
 
 /// Whether a file with this text is kept in the state.
 pub(crate) fn holds(root: &Path, text: &str) -> bool {
-    ["stage", "recovery/late", "recovery/replaced", "recovery/taken_back"].iter().any(|folder| {
-        let entries = fs::read_dir(root.join(".tollgate").join(folder)).unwrap();
-        entries.map(|entry| fs::read(entry.unwrap().path()).unwrap()).any(|found| found == text.as_bytes())
-    })
+    ["stage", "history/late", "history/replaced", "history/taken_back", "history/contents"].iter().any(
+        |folder| {
+            let entries = fs::read_dir(root.join(".tollgate").join(folder)).unwrap();
+            entries
+                .map(|entry| fs::read(entry.unwrap().path()).unwrap())
+                .any(|found| found == text.as_bytes())
+        },
+    )
 }
 
 #[test]

@@ -180,7 +180,7 @@ impl Scene {
 
     pub(crate) fn six() -> Self {
         Self::new(
-            &[("a", "a one"), ("b", "b one"), ("s/c", "c one"), ("s/d", "d one"), ("m", "m one")],
+            &[("a", "a one"), ("b", "b one"), ("s/c", "c one"), ("s/d", &long_text()), ("m", "m one")],
             &[
                 "write:a:a two",
                 "write:b:b two",
@@ -304,7 +304,7 @@ impl Scene {
         let listed = workspace.recovery().unwrap().len();
         let kept: Vec<_> = ["late", "replaced", "taken_back"]
             .iter()
-            .flat_map(|kind| names(root, &format!("recovery/{kind}")))
+            .flat_map(|kind| names(root, &format!("history/{kind}")))
             .collect();
         assert_eq!(kept.len(), listed, "{story}: recovery holds what it does not list: {kept:#?}");
         let odd: Vec<_> = names(root, "").into_iter().filter(|name| name.starts_with("tmp-")).collect();
@@ -321,6 +321,11 @@ impl Drop for Scene {
             }
         }
     }
+}
+
+/// So long that it is compressed when it is kept.
+pub(crate) fn long_text() -> String {
+    "d one\n".repeat(1000)
 }
 
 fn mount(folder: &Path) -> bool {
@@ -368,7 +373,7 @@ pub(crate) fn read(root: &Path) -> Files {
 
 /// The files of the state, for messages.
 pub(crate) fn state(root: &Path) -> Vec<String> {
-    ["stage", "journal", "recovery/late", "recovery/replaced", "recovery/taken_back"]
+    ["stage", "journal", "history/late", "history/replaced", "history/taken_back"]
         .iter()
         .flat_map(|folder| names(root, folder).into_iter().map(move |name| format!("{folder}/{name}")))
         .collect()

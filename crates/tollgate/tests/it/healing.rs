@@ -100,7 +100,7 @@ fn a_foreign_save_that_was_put_back_is_kept_too() {
     for (at, change) in changes.into_iter().enumerate() {
         let kept = kept_of_a_save_that_was_put_back("", change);
         assert!(kept.contains(&b"foreign".to_vec()), "change {at}: {kept:?}");
-        let kept = kept_of_a_save_that_was_put_back("[recovery]\nmax_size = \"6B\"", change);
+        let kept = kept_of_a_save_that_was_put_back("[history]\nmax_size = \"6B\"", change);
         assert!(!kept.contains(&b"foreign".to_vec()), "change {at}: recovery has no room for it: {kept:?}");
     }
 }
@@ -153,7 +153,7 @@ fn a_later_format_is_refused() {
 #[test]
 fn unknown_files_in_the_state_are_ignored() {
     let (world, _) = written();
-    for path in ["stage/README", "stage/1,zzz", "journal/notes.txt", "recovery/late/x"] {
+    for path in ["stage/README", "stage/1,zzz", "journal/notes.txt", "history/late/x"] {
         fs::write(world.root().join(".tollgate").join(path), "x").unwrap();
     }
     let gate = reopen(&world);

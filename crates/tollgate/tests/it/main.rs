@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 mod bad_input;
+mod contents;
 mod fence;
 mod healing;
 mod links;

@@ -1,5 +1,6 @@
 //! What a refused write wanted is kept, and can be merged with what is on disk.
 
+use tollgate::content::Content;
 use tollgate::edit::Edit;
 use tollgate::guard::{Action, Change, Expected, Outcome};
 use tollgate::merge::{Merge, NoMerge};
@@ -124,29 +125,33 @@ fn each_reason_for_no_merge_is_told() {
 
 #[test]
 fn refused_writes_are_limited_by_age_and_size() {
-    // Those with texts.
-    let kept = |world: &World| {
-        let files = std::fs::read_dir(world.root().join(".tollgate/recovery/refused"));
-        let text = |file: std::io::Result<std::fs::DirEntry>| std::fs::read_to_string(file.unwrap().path());
-        let has_texts = |text: &String| text.lines().next().unwrap().contains("\"wanted\":");
-        files.map_or(0, |files| files.map(text).map(Result::unwrap).filter(has_texts).count())
-    };
-    let settings = |limits: &str| format!("[recovery]\n{limits}\n");
-    for (limits, left) in [("", 1), ("max_age = \"0s\"", 0), ("max_size = \"0B\"", 0)] {
+    let settings = |limits: &str| format!("[history]\n{limits}\n");
+    for (limits, left) in [
+        ("", Ok(BOTH.to_owned())),
+        ("max_age = \"0s\"", Err(NoMerge::NothingRefused)),
+        ("max_size = \"0B\"", Err(NoMerge::NoLongerKept)),
+    ] {
         let world = World::with(&settings(limits));
         let agent = behind(&world);
         agent.writes("a", WANTED).refused_stale();
-        std::fs::remove_file(world.root().join(".tollgate/recovery/pruned")).unwrap_or_default();
         world.gate.workspace().sweep().unwrap();
-        assert_eq!(kept(&world), left, "{limits}");
+        assert_eq!(merge(&agent).map(|merge| merge.content), left, "{limits}");
     }
-    let world = World::with(&settings("max_size = \"100B\""));
+    let world = World::with(&settings("max_size = \"40B\""));
     let agent = behind(&world);
-    for text in ["ONE\ntwo\nthree\n", "1\ntwo\nthree\n", "I\ntwo\nthree\n", "i\ntwo\nthree\n"] {
+    let texts = ["ONE\ntwo\nthree\n", "1\ntwo\nthree\n", "I\ntwo\nthree\n", "i\ntwo\nthree\n"];
+    for text in texts {
         agent.writes("a", text).refused_stale();
     }
-    assert_eq!(kept(&world), 4);
     world.gate.workspace().sweep().unwrap();
-    assert_eq!(kept(&world), 3, "100 bytes have room for three");
+    let content = |text: &str| world.gate.workspace().content(tollgate::Digest::of(text.as_bytes())).unwrap();
+    let kept = texts.map(|text| matches!(content(text), Content::Kept(_)));
+    assert_eq!(
+        kept,
+        [false, false, true, true],
+        "40 bytes have room for two and what was read, which is kept once"
+    );
+    assert_eq!(content(texts[0]), Content::NoLongerKept);
+    assert_eq!(content("never"), Content::NeverKept);
     assert!(merge(&agent).unwrap().content.starts_with("i\n"), "the newest");
 }

@@ -108,7 +108,7 @@ fn the_late_write_check_waits_until_the_replaced_file_is_closed() {
 
 #[test]
 fn recovery_is_limited_by_age_and_size() {
-    let world = World::with("[guard]\ngrace = \"0ms\"\n[recovery]\nmax_age = \"0ms\"");
+    let world = World::with("[guard]\ngrace = \"0ms\"\n[history]\nmax_age = \"0ms\"");
     let agent = world.agent("blue");
     agent.creates("a", "0").done();
     let workspace = world.gate.workspace();
@@ -116,11 +116,11 @@ fn recovery_is_limited_by_age_and_size() {
         scope.spawn(|| agent_writes(&world, 5)).join().unwrap();
     });
     assert_eq!(workspace.sweep().unwrap().kept, 5);
-    let later = parse("[guard]\ngrace = \"0ms\"\n[recovery]\nmax_age = \"0ms\"");
+    let later = parse("[guard]\ngrace = \"0ms\"\n[history]\nmax_age = \"0ms\"");
     let gate = open(&world.root(), later);
     while gate.workspace().sweep().unwrap().pruned < 5 && !gate.workspace().recovery().unwrap().is_empty() {}
     assert!(gate.workspace().recovery().unwrap().is_empty());
-    let world = World::with("[guard]\ngrace = \"0ms\"\n[recovery]\nmax_size = \"20\"");
+    let world = World::with("[guard]\ngrace = \"0ms\"\n[history]\nmax_size = \"20\"");
     world.outsider_writes("a", "0");
     agent_writes(&world, 5);
     world.gate.workspace().sweep().unwrap();

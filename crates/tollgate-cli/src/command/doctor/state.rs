@@ -119,8 +119,8 @@ pub(super) fn ledger(invocation: &Invocation, root: &Path) -> Result<Finding, Fa
 pub(super) fn recovery(workspace: &Workspace) -> Result<Finding, Fault> {
     let kept = workspace.recovery()?;
     let entries = counted(kept.len(), "entry", "entries");
-    let bytes = size(kept.iter().map(|kept| kept.size).sum());
-    let used = format!("{entries}, {bytes} of {}", size(workspace.settings().recovery.max_size.0));
+    let bytes = size(workspace.history_size()?);
+    let used = format!("{entries}, {bytes} of {}", size(workspace.settings().history.max_size.0));
     Ok(match kept.iter().filter(|kept| kept.kind == RecoveryKind::Late).count() {
         0 => Finding::ok(used),
         late => Finding::warning(format!("{used}; {} by other programs", count(late, "late write")))

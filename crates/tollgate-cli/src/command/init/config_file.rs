@@ -57,8 +57,8 @@ stay = true
 # Whether `tollgate commit` names the agent in a trailer.
 # commit_trailers = false
 
-[recovery]
-# How long the bytes that guarded writes replaced are kept, and their maximum size.
+[history]
+# How long bytes are kept that were replaced or refused, and how much space they may take.
 # max_age = "7d"
 # max_size = "256MiB"
 

@@ -89,7 +89,7 @@ fn no_agent_loses_a_write_and_two_files_always_agree() {
         // A save that comes in the last microseconds of a commit is kept in recovery, and reported.
         let kept = || {
             let late = fs::read_dir(world.path(".tollgate/stage")).unwrap();
-            let late = late.chain(fs::read_dir(world.path(".tollgate/recovery/late")).unwrap());
+            let late = late.chain(fs::read_dir(world.path(".tollgate/history/late")).unwrap());
             late.flatten().any(|file| fs::read_to_string(file.path()).is_ok_and(|text| has(&text, token)))
         };
         assert!(has(&c, token) || kept(), "{token} by the outsider disappeared");

@@ -267,14 +267,14 @@ fn a_command_changes_nothing_in_the_state_of_tollgate() {
             found.retain(|name, _| !own.iter().any(|own| name.contains(own)));
             // tollgate itself moves a replaced file there, after a while.
             let settled =
-                |(name, text): (String, String)| (name.replace("/stage/", "/recovery/replaced/"), text);
+                |(name, text): (String, String)| (name.replace("/stage/", "/history/replaced/"), text);
             found.into_iter().map(settled).collect::<BTreeMap<_, _>>()
         };
         let before = state();
-        assert!(before.keys().any(|name| name.contains("recovery/replaced")));
+        assert!(before.keys().any(|name| name.contains("history/replaced")));
         for script in [
             "rm -rf .tollgate",
-            "rm -rf .tollgate/recovery .tollgate/stage",
+            "rm -rf .tollgate/history .tollgate/stage",
             "find .tollgate vault/.tollgate -type f -exec sh -c 'echo x >> \"$1\"' _ {} \\;",
             "mkdir .tollgate/new; echo x > .tollgate/new/x",
             "ln -s /no/where .tollgate/x; ln .tollgate/version .tollgate/y",

@@ -37,6 +37,37 @@ def test_an_agent_writes_what_it_has_read(workspace, folder):
     assert {line["agent"] for line in ledger(folder)} == {"blue"}
 
 
+def test_unfinished_work_that_the_agent_has_not_read_stays(folder):
+    def git(*words: str) -> None:
+        subprocess.run(["git", "-c", "user.name=Ada", "-c", "user.email=ada@example.org", *words], cwd=folder, check=True)
+
+    (folder / ".tollgate").mkdir()
+    (folder / ".tollgate/config.toml").write_text('[guard]\nunfinished = "refuse"\n')
+    (folder / "notes.md").write_text("one\n")
+    git("init", "-q")
+    git("add", "notes.md")
+    git("commit", "-q", "-m", "one")
+    (folder / "notes.md").write_text("unfinished\n")
+    turn = Workspace(folder).turn(agent="blue")
+    for change in [
+        lambda: turn.write("notes.md", "mine\n"),
+        lambda: turn.delete("notes.md"),
+        lambda: turn.move_file("notes.md", "moved.md"),
+    ]:
+        with pytest.raises(tollgate.StaleFile) as caught:
+            change()
+        assert caught.value.payload == {
+            "error_type": "STALE_FILE",
+            "file_path": str(folder / "notes.md"),
+            "expected_hash": sha256("one\n"),
+            "actual_hash": sha256("unfinished\n"),
+            "resolution": "RE_READ_REQUIRED",
+        }
+        assert (folder / "notes.md").read_text() == "unfinished\n"
+    turn.write("notes.md", turn.read("notes.md").text + "mine\n")
+    assert (folder / "notes.md").read_text() == "unfinished\nmine\n"
+
+
 def test_a_stale_write_raises_the_payload_and_changes_nothing(workspace, folder):
     (folder / "notes.md").write_text("one\n")
     turn = workspace.turn(agent="blue")

@@ -28,6 +28,41 @@ test('an agent writes what it has read', async (t) => {
   assert.deepEqual(ledger(root).map((line) => line.action_type), ['TURN_STARTED', 'MUTATION', 'TURN_ENDED']);
 });
 
+test('unfinished work that the agent has not read stays', async (t) => {
+  const root = folder(t);
+  const git = (...words) =>
+    execFileSync('git', ['-c', 'user.name=Ada', '-c', 'user.email=ada@example.org', ...words], { cwd: root });
+  const notes = join(root, 'notes.md');
+  mkdirSync(join(root, '.tollgate'));
+  writeFileSync(join(root, '.tollgate/config.toml'), '[guard]\nunfinished = "refuse"\n');
+  writeFileSync(notes, 'one\n');
+  git('init', '-q');
+  git('add', 'notes.md');
+  git('commit', '-q', '-m', 'one');
+  writeFileSync(notes, 'unfinished\n');
+  const turn = await new Workspace(root).turn({ agent: 'blue' });
+  for (const change of [
+    () => turn.write('notes.md', 'mine\n'),
+    () => turn.delete('notes.md'),
+    () => turn.moveFile('notes.md', 'moved.md'),
+  ]) {
+    await assert.rejects(change(), (error) => {
+      assert.ok(error instanceof tollgate.StaleFile);
+      assert.deepEqual(error.payload, {
+        error_type: 'STALE_FILE',
+        file_path: notes,
+        expected_hash: sha256('one\n'),
+        actual_hash: sha256('unfinished\n'),
+        resolution: 'RE_READ_REQUIRED',
+      });
+      return true;
+    });
+    assert.equal(readFileSync(notes, 'utf8'), 'unfinished\n');
+  }
+  await turn.write('notes.md', `${(await turn.read('notes.md')).text}mine\n`);
+  assert.equal(readFileSync(notes, 'utf8'), 'unfinished\nmine\n');
+});
+
 test('a stale write throws the payload and changes nothing', async (t) => {
   const root = folder(t);
   writeFileSync(join(root, 'notes.md'), 'one\n');

@@ -6,6 +6,7 @@
 mod allowed;
 mod listed;
 mod losses;
+mod observed;
 mod stories;
 mod trees;
 mod workflows;

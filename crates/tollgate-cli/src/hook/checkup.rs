@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tollgate::error::Fault;
+use tollgate::settings::{RunSettings, ShellCommands};
 use tollgate::vault::checkup::Finding;
 use tollgate::visible::plain;
 use tollgate::workspace::{STATE_FOLDER, read_settings};
@@ -84,6 +85,7 @@ pub(crate) fn checkups(invocation: &Invocation, root: &Path) -> Vec<Check> {
 pub(crate) fn glance(invocation: &Invocation, root: &Path) -> Vec<HostStatus> {
     let home = Surroundings::home();
     let turns = invocation.existing_turns().unwrap_or_default();
+    let run = run_settings(root);
     let status = |PresentHost { host, found, hooked, server }: PresentHost| {
         let hooks = match hooked.map(|folder| host.setup().is_in_place(&folder)) {
             _ if server.is_err() => Hooks::Broken,
@@ -107,6 +109,7 @@ pub(crate) fn glance(invocation: &Invocation, root: &Path) -> Vec<HostStatus> {
             host: host.name(),
             guarded: matches!(hooks, Hooks::Installed | Hooks::Through(_)) || mcp && hooks == Hooks::None,
             hooks,
+            shell: matches!(hooks, Hooks::Installed | Hooks::Through(_)).then(|| host.shell_commands(&run)),
             mcp,
             last_seen: last_seen.and_then(|time| time.try_into().ok()),
             used: match found {
@@ -155,10 +158,7 @@ fn hooks(invocation: &Invocation, present: &PresentHost, root: &Path) -> Result<
     }
     let called = last_used(invocation, name)?;
     let level = match try_hooks(*host, folder, root)? {
-        Ok(None) => String::new(),
-        Ok(Some(level)) => {
-            format!("; shell commands run through `tollgate run`, level `{}`", plain(&level))
-        }
+        Ok(level) => level,
         Err(wrong) => {
             let what = format!("`{name}`: hooks installed, but not responding correctly: {}", plain(&wrong));
             return Ok(Finding::problem(what).fix(format!(
@@ -166,12 +166,21 @@ fn hooks(invocation: &Invocation, present: &PresentHost, root: &Path) -> Result<
             )));
         }
     };
+    let shell = match &level {
+        Some(level) => format!("; shell commands run through `tollgate run`, level `{}`", plain(level)),
+        None => "; of shell commands only the text is judged, so what scripts do to files is not guarded"
+            .to_owned(),
+    };
     let finding = |of: fn(String) -> Finding, state: &str| {
-        of(format!("`{name}`: hooks {state}; {called}{level}{not_on_path}"))
+        of(format!("`{name}`: hooks {state}; {called}{shell}{not_on_path}"))
+    };
+    let installed = |state: &str| match level {
+        Some(_) => finding(Finding::ok, state),
+        None => finding(Finding::warning, state).fix(guard_shell(*host)),
     };
     Ok(match host.trust(Surroundings::home().as_deref(), root) {
-        Trust::NotNeeded => finding(Finding::ok, "installed and responding"),
-        Trust::Given => finding(Finding::ok, "installed, approved and responding"),
+        Trust::NotNeeded => installed("installed and responding"),
+        Trust::Given => installed("installed, approved and responding"),
         Trust::Missing(how) => {
             finding(Finding::warning, "installed and responding, but not approved yet").fix(how)
         }
@@ -192,18 +201,37 @@ fn last_used(invocation: &Invocation, host: &str) -> Result<String, Fault> {
     })
 }
 
+/// What the settings say about shell commands. If they cannot be read, no command runs as a transaction.
+fn run_settings(root: &Path) -> RunSettings {
+    read_settings(&root.join(STATE_FOLDER).join("config.toml"))
+        .map(|settings| settings.run)
+        .unwrap_or_default()
+}
+
+/// How the shell of a program could be guarded, of which the hooks only judge the text.
+fn guard_shell(host: &dyn Host) -> String {
+    let by_agent = "let its agents start scripts with `tollgate run --agent NAME -- COMMAND`";
+    match (host.runs_commands(), host.shell_prefix()) {
+        (true, _) => {
+            "set `shell = \"transaction\"` under `[run]` in `.tollgate/config.toml`, and delete the program from `parse`".into()
+        }
+        (false, Some(_)) => format!("{by_agent}, or do the steps by hand that the guide for `{}` describes", host.name()),
+        (false, None) => by_agent.into(),
+    }
+}
+
 /// Tries the hooks that are installed in this folder. Returns the level at which shell commands run, if they run through
 /// `tollgate run`, or else what is wrong with the answers of the hooks.
 fn try_hooks(host: &dyn Host, folder: &Path, root: &Path) -> Result<Result<Option<String>, String>, Fault> {
     let setup = host.setup();
-    let runs = read_settings(&root.join(STATE_FOLDER).join("config.toml"))
-        .is_ok_and(|settings| settings.run.runs(host.name()));
     let prefix = setup.variable(folder)?;
     Ok(match setup.command_before_a_tool(folder) {
-        Some(command) => try_out(host, &command).and_then(|()| match runs {
-            true => try_command(host, &command, prefix),
-            false => Ok(None),
-        }),
+        Some(command) => {
+            try_out(host, &command).and_then(|()| match host.shell_commands(&run_settings(root)) {
+                ShellCommands::Transaction => try_command(host, &command, prefix).map(Some),
+                ShellCommands::Parse => Ok(None),
+            })
+        }
         None => Err("the configuration has no command".into()),
     })
 }
@@ -303,15 +331,8 @@ fn try_out(host: &dyn Host, command: &str) -> Result<(), String> {
 }
 
 /// Announces a shell command, runs what the hook answers as the program would, with the prefix that its configuration has,
-/// and returns the level that its run reached. `None` if the program cannot change its commands.
-fn try_command(
-    host: &dyn Host,
-    command: &str,
-    prefix: Option<(&str, &str)>,
-) -> Result<Option<String>, String> {
-    if host.change_input(Value::Null).is_none() {
-        return Ok(None);
-    }
+/// and returns the level that its run reached.
+fn try_command(host: &dyn Host, command: &str, prefix: Option<(&str, &str)>) -> Result<String, String> {
     let cage = Cage::new().map_err(|error| format!("cannot create a temporary folder: {error}"))?;
     let file = cage.folder.join("canary.txt");
     let text = |error: std::io::Error| error.to_string();
@@ -357,7 +378,7 @@ fn try_command(
     let record = fs::read_dir(records).map_err(text)?.flatten().find_map(|entry| fs::read(entry.path()).ok());
     let record = record.and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok()).unwrap_or_default();
     match record["level"].as_str() {
-        Some(level) => Ok(Some(level.to_owned())),
+        Some(level) => Ok(level.to_owned()),
         None => Err("a command ran without `tollgate run`".into()),
     }
 }

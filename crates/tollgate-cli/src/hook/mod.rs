@@ -32,7 +32,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use serde_json::Value;
-use tollgate::settings::{GuardMode, HookSettings, OnFault, Settings};
+use tollgate::settings::{GuardMode, HookSettings, OnFault, Settings, ShellCommands};
 use tollgate::tasks::VaultHome;
 use tollgate::workspace::has_state;
 
@@ -185,7 +185,10 @@ impl Hook {
         }
         let greeting = self.at(&root, &mut |_| {}, |acting| {
             let has_tasks = VaultHome::at(root.clone())?.has_vault();
-            Ok(self.host.greet(&words::hook_greeting(acting.session.agent(), has_tasks)))
+            let is_shell_guarded = self.host.shell_commands(&acting.gate.workspace().settings().run)
+                == ShellCommands::Transaction;
+            let agent = acting.session.agent();
+            Ok(self.host.greet(&words::hook_greeting(agent, has_tasks, is_shell_guarded)))
         })?;
         Ok(greeting.flatten())
     }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
+use tollgate::settings::{RunSettings, ShellCommands};
 
 use super::event::{Call, HookCall};
 use super::mcp::Registry;
@@ -37,6 +38,14 @@ pub(crate) trait Host: Sync {
     /// with its own rules for commands, which must see through the prologue.
     fn runs_commands(&self) -> bool {
         false
+    }
+
+    /// What its hooks do with shell commands under these settings.
+    fn shell_commands(&self, settings: &RunSettings) -> ShellCommands {
+        match settings.runs(self.name()) && self.change_input(Value::Null).is_some() {
+            true => ShellCommands::Transaction,
+            false => ShellCommands::Parse,
+        }
     }
 
     /// How all its commands can run through tollgate although its rules judge them as they are.

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use tollgate::settings::ShellCommands;
+
 use crate::host::SetupChange;
 
 /// What `init` did for one agent program: its hooks, or its MCP server.
@@ -15,6 +17,9 @@ pub(crate) struct HostSetup {
     /// Its hooks inform the agent at the start of each session.
     #[serde(skip)]
     pub(crate) greets: bool,
+    /// What its hooks do with shell commands, if they are installed now.
+    #[serde(skip)]
+    pub(crate) shell: Option<ShellCommands>,
 }
 
 /// What `init` did to `.tollgate/config.toml`.

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::Serialize;
 use tollgate::name::Agent;
-use tollgate::settings::GuardMode;
+use tollgate::settings::{GuardMode, ShellCommands};
 use tollgate::unfinished_list::{ListedFile, counts};
 
 /// What is guarded here, who works here, and what waits for a person.
@@ -34,6 +34,8 @@ pub(crate) struct HostStatus {
     pub(crate) host: &'static str,
     pub(crate) guarded: bool,
     pub(crate) hooks: Hooks,
+    /// What its hooks do with shell commands; `None` if it calls none.
+    pub(crate) shell: Option<ShellCommands>,
     /// The MCP server is registered with it.
     pub(crate) mcp: bool,
     /// When it last called a hook.

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use tollgate::error::Fault;
+use tollgate::settings::ShellCommands;
 use tollgate::visible::plain;
 
 use super::greeting::agent_instructions;
@@ -153,7 +154,7 @@ pub(crate) fn password_unencrypted(store: &str) -> String {
 /// What `init` did about the hooks of agent programs.
 pub(crate) fn hooked(hooked: &[HostSetup]) -> String {
     let mut words = String::new();
-    for HostSetup { host, files, done, then, .. } in hooked {
+    for HostSetup { host, files, done, then, shell, .. } in hooked {
         let files = file_list(files);
         words += &match done {
             SetupChange::Written => format!("\ninstalled hooks for `{host}` in {files}"),
@@ -161,6 +162,11 @@ pub(crate) fn hooked(hooked: &[HostSetup]) -> String {
             SetupChange::Removed => format!("\nremoved the hooks for `{host}` from {files}"),
             SetupChange::NothingToRemove | SetupChange::ByHand => format!("\nno hooks for `{host}` found"),
         };
+        if *shell == Some(ShellCommands::Parse) {
+            words += &format!(
+                "\nof shell commands of `{host}` only the text is judged, so what scripts do to files is not guarded"
+            );
+        }
         if let Some(then) = then {
             words += &format!("\nnext: {then}");
         }
@@ -168,7 +174,9 @@ pub(crate) fn hooked(hooked: &[HostSetup]) -> String {
     let uninformed = |setup: &&HostSetup| setup.done == SetupChange::Written && !setup.greets;
     let names: Vec<_> = hooked.iter().filter(uninformed).map(|setup| format!("`{}`", setup.host)).collect();
     if !names.is_empty() {
-        let text = agent_instructions().replace('\n', "\n    ");
+        let is_shell_guarded =
+            !hooked.iter().any(|setup| uninformed(&setup) && setup.shell == Some(ShellCommands::Parse));
+        let text = agent_instructions(is_shell_guarded).replace('\n', "\n    ");
         words += &format!(
             "\nnext: tell the agents of {} about it, with these lines in `AGENTS.md`:\n    {text}",
             names.join(", ")

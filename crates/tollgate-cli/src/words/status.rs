@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use tollgate::settings::GuardMode;
+use tollgate::settings::{GuardMode, ShellCommands};
 use tollgate::unfinished_list::{ChangeSize, ListedFile};
 use tollgate::visible::plain;
 
@@ -144,13 +144,17 @@ fn host_words(view: &Viewpoint, host: &HostStatus) -> String {
         Hooks::None if host.mcp => "no hooks".to_owned(),
         Hooks::None => "not guarded".to_owned(),
     };
+    let shell = match host.shell {
+        Some(ShellCommands::Parse) => ", scripts in its shell not guarded",
+        Some(ShellCommands::Transaction) | None => "",
+    };
     let mcp = if host.mcp { ", MCP server registered" } else { "" };
     let seen = match host.last_seen {
         Some(time) => format!(", last seen {}", ago(view.now, time)),
         None if host.hooks == Hooks::Installed => ", not seen yet".to_owned(),
         None => String::new(),
     };
-    format!("{hooks}{mcp}{seen}")
+    format!("{hooks}{shell}{mcp}{seen}")
 }
 
 /// The configuration names a vault that is not there: what is wrong, and what to do.

@@ -66,7 +66,7 @@ fn programs_agents_claims_approvals_and_refusals_are_listed() {
     exit 1
     --- stdout
     workspace    `[W]`, guarded
-    claude-code  hooks installed, last seen [N] s ago
+    claude-code  hooks installed, scripts in its shell not guarded, last seen [N] s ago
     agents       1: `[AGENT]`, started [N] s ago
     claims       1: `weeds.md` by `blue`
     approvals    1: `rent.md`

@@ -343,7 +343,7 @@ fn register(
         let files = registry.file(root).into_iter().collect();
         let done = if args.remove { registry.uninstall(root)? } else { registry.install(root)? };
         let then = registry.next_step(root).filter(|_| !args.remove || done == SetupChange::ByHand);
-        registered.push(HostSetup { host: host.name(), files, done, then, greets: true });
+        registered.push(HostSetup { host: host.name(), files, done, then, greets: true, shell: None });
     }
     Ok(())
 }
@@ -354,13 +354,15 @@ fn hook(
     hooks: Vec<&'static dyn Host>,
     hooked: &mut Vec<HostSetup>,
 ) -> Result<(), Fault> {
+    let run = read_settings(&root.join(STATE_FOLDER).join("config.toml")).unwrap_or_default().run;
     for host in hooks {
         let setup = host.setup();
         let done = if args.remove { setup.uninstall(root)? } else { setup.install(root)? };
         let trust = host.trust(Surroundings::home().as_deref(), root);
         let then = if args.remove { None } else { trust.what_to_do().map(str::to_owned) };
         let greets = host.greet("").is_some();
-        hooked.push(HostSetup { host: host.name(), files: setup.files(), done, then, greets });
+        let shell = (!args.remove).then(|| host.shell_commands(&run));
+        hooked.push(HostSetup { host: host.name(), files: setup.files(), done, then, greets, shell });
     }
     Ok(())
 }

@@ -127,6 +127,7 @@ fn init_reports_what_it_did() {
     installed hooks for `codex` in `.codex/hooks.json`
     next: start `codex` here once and approve the hooks with `/hooks`
     installed hooks for `gemini` in `.gemini/settings.json`
+    of shell commands of `gemini` only the text is judged, so what scripts do to files is not guarded
     next: tell the agents of `codex` about it, with these lines in `AGENTS.md`:
         tollgate guards the files in this folder: other agents and people work here too, and a write is refused if the file was changed after you read it. Then read it again, redo your change and write, or run the `tollgate merge` command that the refusal offers.
         If `tollgate task list` shows tasks, claim one before you work on it (`tollgate task claim --next --agent NAME`) and release it when you are done (`tollgate task release TASK --claim-id ID`).
@@ -140,6 +141,7 @@ fn init_reports_what_it_did() {
     workspace `[W]` (found `.tollgate`)
     found `.tollgate/config.toml`, not changed
     found hooks for `gemini` in `.gemini/settings.json`, not changed
+    of shell commands of `gemini` only the text is judged, so what scripts do to files is not guarded
     next: run `tollgate doctor` to test the hooks and to check protection on this file system
     "#);
     insta::assert_snapshot!(world.run("init --remove").filtered, @r#"
@@ -255,7 +257,27 @@ fn the_doctor_tests_every_programs_hooks() {
         let message = found[0]["message"].as_str().unwrap();
         assert!(message.contains(host) && message.contains("installed and responding"), "{message}");
         assert!(message.contains("not used yet") && message.contains("is not on PATH"), "{message}");
-        assert_eq!(found[0]["level"], if host == "codex" { "warning" } else { "ok" }, "{message}");
+        // Of these, init lets no commands run as transactions, and it says what follows from that.
+        let is_parsed = ["gemini", "cursor"].contains(&host);
+        assert_eq!(message.contains("what scripts do to files is not guarded"), is_parsed, "{message}");
+        let hint = found[0]["mend"].as_str().unwrap_or_default();
+        assert_eq!(
+            hint.contains("start scripts with `tollgate run --agent NAME -- COMMAND`"),
+            is_parsed,
+            "{hint}"
+        );
+        let is_ok = host != "codex" && !is_parsed;
+        assert_eq!(found[0]["level"], if is_ok { "ok" } else { "warning" }, "{message}");
+        let status = world.run("status --json").json();
+        // Codex calls no hooks yet.
+        let shell = if host == "codex" {
+            Value::Null
+        } else {
+            if is_parsed { "parse" } else { "transaction" }.into()
+        };
+        assert_eq!(status["hosts"][0]["shell"], shell, "{status}");
+        let words = world.run("status").to_string();
+        assert_eq!(words.contains("scripts in its shell not guarded"), is_parsed, "{words}");
         world.puts("a.txt", "one\n");
         Program::new(&world, host, "s").reads("a.txt");
         let found = doctor(&world);
@@ -334,7 +356,9 @@ fn the_doctor_warns_about_every_program_that_is_used_here_and_not_guarded() {
     assert_eq!(warnings(&other).len(), 2);
     let home = other.tmp().join("home");
     other.tollgate(["init", "--host", "gemini", "-C", home.to_str().unwrap()]).ends().is(0);
-    assert_eq!(warnings(&other), ["`codex` is not guarded: no hooks installed"]);
+    let found = warnings(&other);
+    assert_eq!((found.len(), &*found[0]), (2, "`codex` is not guarded: no hooks installed"));
+    assert!(found[1].starts_with("`gemini`: hooks installed and responding"), "{found:?}");
 }
 
 #[test]

@@ -412,10 +412,15 @@ fn an_agent_is_informed_at_the_start_of_a_session_where_its_program_allows_it() 
         let answer = &answer["hookSpecificOutput"];
         assert_eq!(answer["hookEventName"], "SessionStart");
         let text = answer["additionalContext"].as_str().unwrap();
-        assert_eq!(text.lines().count(), 4, "{text}");
+        // Without transactions, one line more.
+        let of_scripts = format!("`tollgate run --agent {host}-1 -- COMMAND`");
+        assert!(text.lines().count() == 5 && text.contains(&of_scripts), "{text}");
+        world.run(&format!("init --host {host}")).is(0);
+        let now = agent.hook(&start()).json()["hookSpecificOutput"]["additionalContext"].to_string();
+        assert_eq!(now.contains(&of_scripts), host == "gemini", "{now}");
         assert!(text.contains("tollgate guards the files in this folder"), "{text}");
         assert!(text.contains("If `tollgate task list` shows tasks"), "{text}");
-        let name = text.split("--agent ").nth(1).unwrap().split('`').next().unwrap().to_owned();
+        let name = text.split("--next --agent ").nth(1).unwrap().split('`').next().unwrap().to_owned();
         // The agent has the same name in the ledger.
         agent.reads("a.txt").writes("a.txt", "new\n").ran();
         assert_eq!(ledger(&world, "MUTATION")[0]["agent"], name.as_str());

@@ -56,8 +56,13 @@ fn hooked(host: &str) -> World {
         put(&world, "~/.codex/config.toml", &approved(&world));
     }
     let found = doctor(&world, "hooks");
-    assert!(found[0].0 == "ok", "{found:?}");
+    assert!(found[0].0 == best(host), "{found:?}");
     world
+}
+
+/// The level at which nothing is wrong. Of the commands of Gemini CLI and Cursor only the text is judged.
+fn best(host: &str) -> &'static str {
+    if ["gemini", "cursor"].contains(&host) { "warning" } else { "ok" }
 }
 
 #[test]
@@ -145,7 +150,7 @@ fn other_settings_disable_nothing() {
         let world = hooked(host);
         add(&world, file, text);
         let found = doctor(&world, "hooks");
-        assert!(found[0].0 == "ok", "{found:?}");
+        assert!(found[0].0 == best(host), "{found:?}");
     }
     // A file that is nearer decides.
     let world = hooked("claude-code");

@@ -235,6 +235,42 @@ fn a_command_that_gemini_does_not_allow_does_not_run_and_the_others_are_transact
     commands_ran(&world);
 }
 
+/// As `init` sets Gemini up, the text of a command is judged and no more: a script gets through. The program is told so at the start,
+/// with the command that guards its scripts.
+#[test]
+fn gemini_is_told_that_its_scripts_are_not_guarded_and_what_guards_them() {
+    let Some(bin) = programs() else { return };
+    let world = World::bare();
+    let foreign = |file: &str| {
+        world.puts(file, "one\n");
+        let path = world.path(file);
+        move || fs::write(&path, "foreign\n").unwrap()
+    };
+    const GUARDED: &str =
+        "tollgate run --agent gemini-1 -- python3 -c \"open('guarded', 'w').write('mine\\n')\"";
+    let script = vec![
+        step(Read("python"), Done),
+        step(Read("guarded"), Done),
+        step_after(foreign("python"), Shell(PYTHON), Done),
+        step_after(foreign("guarded"), Shell(GUARDED), Ends::Either),
+        step(Shell("cat guarded"), Done),
+        step(Shell(GUARDED), Done),
+    ];
+    let real = Real::new(&world, Speaks::Gemini, script);
+    real.plays(bin);
+    let (_, _, shown) = real.model.ended();
+    assert!(shown.contains("tollgate run --agent gemini-1 -- COMMAND"), "it was not told: {shown}");
+    assert!(shown.contains("STALE_FILE"), "the foreign change was overwritten: {shown}");
+    assert_eq!(world.json("ledger tail --type MUTATION_CONFLICT").as_array().unwrap().len(), 1);
+    // This is what `doctor` and `status` say.
+    world.holds("python", "mine\n");
+    world.holds("guarded", "mine\n");
+    let said = world.run("doctor").to_string() + &world.run("status").to_string();
+    assert!(said.contains("`gemini`: hooks installed and responding"), "{said}");
+    assert!(said.contains("what scripts do to files is not guarded"), "{said}");
+    assert!(said.contains("scripts in its shell not guarded"), "{said}");
+}
+
 /// Without hooks, the whole program runs in the gate: also its own sandbox.
 #[test]
 fn codex_inside_the_gate_overwrites_no_unseen_change() {

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use crate::content;
 use crate::disk::{Found, Quiet, Spot};
 use crate::path::FilePath;
 use crate::root::Root;
 use crate::turn::{FileState, TEXT_PER_FILE, TurnState};
 use tollgate_base::error::Result;
 use tollgate_base::lock::Pauses;
+use tollgate_base::settings::Durability;
 
 /// How long a reader waits while a file is being written, before it takes the bytes that are there.
 pub(crate) const READ_WAIT: Duration = Duration::from_millis(50);
@@ -21,6 +23,8 @@ pub struct Look {
     pub text: Option<Vec<u8>>,
     /// `Busy`: another process was writing it the whole time.
     pub(crate) quiet: Quiet,
+    /// Who may read it.
+    pub(crate) mode: u32,
     /// When its metadata last changed, by the clock of the file system, in nanoseconds since 1970.
     pub(crate) changed: i128,
 }
@@ -35,10 +39,11 @@ impl Look {
     pub(crate) fn within(root: &Root, path: &FilePath, wait: Duration) -> Result<Self> {
         let spot = root.spot_anywhere(path)?;
         let (found, quiet) = spot.map_or(Ok((Found::Nothing, Quiet::Held)), |spot| spot.steady(wait))?;
-        let mut look = Self { state: FileState::Unreadable, text: None, quiet, changed: i128::MAX };
+        let mut look = Self { state: FileState::Unreadable, text: None, quiet, mode: 0, changed: i128::MAX };
         match found {
             Found::File(file) => {
                 look.changed = file.changed();
+                look.mode = file.as_model().mode();
                 look.state = if file.len() <= TEXT_PER_FILE as u64 {
                     let (bytes, digest) = file.read()?;
                     look.text = Some(bytes);
@@ -51,6 +56,17 @@ impl Look {
             Found::Unreadable | Found::NotAFile => {}
         }
         Ok(look)
+    }
+
+    /// Keeps the bytes of a file in the workspace, because an agent's own tool overwrites or has written it. Nothing else keeps them:
+    /// only tollgate moves a file away before it replaces it.
+    pub(crate) fn keep(&self, root: &Root, path: &FilePath) {
+        if let Some(text) = &self.text
+            && path.as_path().starts_with(root.path())
+        {
+            // The tool may run without it.
+            let _ = content::put(root, text, Some(self.mode), Durability::Fast);
+        }
     }
 
     /// Keeps the bytes in the turn, if that is possible. Without them, a later refusal has no diff.

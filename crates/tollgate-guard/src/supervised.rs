@@ -208,7 +208,8 @@ impl<'a> SupervisedProgram<'a> {
             }
             old.refresh()?;
             let (before, after) = (FileState::Present(old.hash()?), FileState::Present(new.hash()?));
-            let look = Look { state: before, text: None, quiet: Quiet::Held, changed: old.changed() };
+            let (mode, changed) = (old.as_model().mode(), old.changed());
+            let look = Look { state: before, text: None, quiet: Quiet::Held, mode, changed };
             let whole = Action::by_program(Extent::Whole);
             if let Some(refusal) = self.refusal(&way, to, whole, states, &look)? {
                 return Ok(Err(refusal));

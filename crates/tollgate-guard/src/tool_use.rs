@@ -104,7 +104,7 @@ struct ToolTarget<'a> {
     change: &'a Change,
     way: Way,
     key: PathBuf,
-    before: FileState,
+    before: Option<Look>,
 }
 
 /// The files that a tool may change, with their locks.
@@ -122,7 +122,7 @@ fn check<'a>(
     for change in changes {
         let way = root.follow(&change.path)?;
         let key = request.key(&way.path);
-        targets.push(ToolTarget { change, way, key, before: FileState::Unreadable });
+        targets.push(ToolTarget { change, way, key, before: None });
     }
     let keys: Vec<&Path> = targets.iter().map(|target| target.key.as_path()).collect();
     let locks = match lock(request, &keys, Some(call))? {
@@ -145,10 +145,10 @@ fn check<'a>(
     for ToolTarget { change, way, before, .. } in &mut targets {
         request.turn.about_to_change(&way.names, &way.path)?;
         let look = Look::at(root, &way.path)?;
-        *before = look.state;
         if let Some(reason) = judge_now(request, way, change, &look, &mut unfinished)? {
             refusals.extend(by_mode(request, &way.path, Err(reason))?.err());
         }
+        *before = Some(look);
     }
     unfinished.record_noted(request)?;
     match refusals.is_empty() {
@@ -184,7 +184,8 @@ pub(crate) fn before(request: &Request<'_>, tool_use: &ToolUse) -> Result<Outcom
         Outcome::Refused(refused) => return Ok(Outcome::Refused(refused)),
     };
     for target in &targets {
-        ticket.changes.push((target.way.path.as_path().to_owned(), target.before));
+        let before = target.before.as_ref().map_or(FileState::Unreadable, |look| look.state);
+        ticket.changes.push((target.way.path.as_path().to_owned(), before));
         ticket.add_names(&target.way);
         let reservation = Reservation {
             path: EscapedPath(target.key.clone()),
@@ -202,6 +203,9 @@ pub(crate) fn before(request: &Request<'_>, tool_use: &ToolUse) -> Result<Outcom
             // The tool will not run, and nobody else would end the reservations made so far.
             targets.iter().for_each(|target| drop(Reservation::end(&locks, &target.key, &ticket.call)));
             return Err(fault);
+        }
+        if let Some(look) = &target.before {
+            look.keep(root, &target.way.path);
         }
     }
     Ok(Outcome::Done(ticket))
@@ -257,6 +261,7 @@ pub(crate) fn after(root: &Root, turn: &dyn TurnState, ticket: Ticket, result: T
             return turn.made_link(path, link, &target);
         }
         lines.push(applied_line(&request, key, before, now.state)?);
+        now.keep(root, path);
         let known = ticket.known.iter().find(|(there, _)| there == path.as_path());
         turn.wrote(path, known.map_or(now.state, |(_, known)| *known))?;
         if known.is_none() {

@@ -216,6 +216,8 @@ impl<'t> HookSession<'t> {
         let _ = private::remove_tree(&self.folder.join("refused"));
         let Some(turn) = self.running(None)? else { return Ok(()) };
         gate.record_turn_end(&turn)?;
+        // Nobody waits for the end of a turn. Otherwise nothing would limit what is kept where only hooks run.
+        let _ = gate.workspace().sweep();
         self.turns.end(turn)
     }
 

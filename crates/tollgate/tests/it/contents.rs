@@ -79,20 +79,25 @@ fn what_a_program_may_still_write_is_not_in_the_store() {
     let world = World::with(NOW);
     world.outsider_writes("a", "one");
     let agent = world.agent("blue");
+    sweeps(&world);
     agent.reads("a").writes("a", "two").done();
-    // As if it had opened the file just before the sweep that moves it to recovery, or after it.
-    for folder in ["stage", "history/late"] {
-        let folder = world.root().join(".tollgate").join(folder);
-        let file = fs::read_dir(folder).unwrap().next().unwrap().unwrap().path();
+    // Less than a minute after the last one, so the file is in recovery and not yet in the store.
+    assert_eq!(world.gate.workspace().sweep().unwrap().kept, 1);
+    for (folder, kind) in [("replaced", RecoveryKind::Replaced), ("late", RecoveryKind::Late)] {
+        let [file] = files(&world, folder).try_into().unwrap();
         let mut writer = OpenOptions::new().append(true).open(file).unwrap();
         sweeps(&world);
         assert_eq!(files(&world, "contents").len(), 0);
+        assert_eq!(world.gate.workspace().recovery().unwrap()[0].kind, kind);
         writer.write_all(b" more").unwrap();
+        drop(writer);
+        sweeps(&world);
     }
-    assert_eq!(content(&world, "one more more"), kept("one more more"));
     let entries = world.gate.workspace().recovery().unwrap();
-    assert_eq!(entries[0].kind, RecoveryKind::Late);
+    assert_eq!((entries.len(), entries[0].kind), (1, RecoveryKind::Late));
     assert_eq!(world.gate.workspace().recovered(&entries[0].id).unwrap().1, b"one more more");
+    assert_eq!(content(&world, "one more more"), kept("one more more"));
+    assert_eq!(world.lines_of("LATE_EXTERNAL_WRITE").len(), 1);
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::Value;
+use tollgate::content::Content;
 use tollgate::digest::Digest;
 use tollgate::gate::{Ticket, ToolResult, ToolUse};
 use tollgate::guard::{Action, Change, Outcome, Refused};
@@ -412,4 +413,34 @@ fn only_what_the_tool_showed_counts_as_read() {
     ticket.judge_reads(|_, _| None);
     post(&agent, ticket, ToolResult::Succeeded);
     assert_eq!(agent.turn.files().len(), 1);
+}
+
+/// Only tollgate moves a file away before it replaces it. What an agent's own tool overwrites would be gone.
+#[test]
+fn what_a_tool_overwrites_and_writes_is_kept() {
+    use std::os::unix::fs::PermissionsExt;
+    let world = World::new();
+    world.outsider_writes("a", "one");
+    fs::set_permissions(world.root().join("a"), fs::Permissions::from_mode(0o600)).unwrap();
+    let agent = world.agent("blue");
+    tool_reads(&agent, "a");
+    let ticket = pre(&agent, &writes("1", &["a"])).unwrap();
+    world.outsider_writes("a", "two");
+    post(&agent, ticket, ToolResult::Succeeded);
+    world.outsider_writes("a", "three");
+    let content = |text: &str| world.gate.workspace().content(Digest::of(text.as_bytes())).unwrap();
+    for text in ["one", "two"] {
+        assert_eq!(content(text), Content::Kept(text.as_bytes().to_vec()));
+    }
+    assert_eq!(content("three"), Content::NeverKept, "no agent has written it");
+    for file in fs::read_dir(world.root().join(".tollgate/history/contents")).unwrap() {
+        let mode = file.unwrap().metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "as private as the file");
+    }
+    // What is outside of the workspace stays outside.
+    let outside = world.root().with_file_name("outside");
+    fs::write(&outside, "private").unwrap();
+    let ticket = pre(&agent, &writes("2", &[outside.to_str().unwrap()])).unwrap();
+    post(&agent, ticket, ToolResult::Succeeded);
+    assert_eq!(content("private"), Content::NeverKept);
 }

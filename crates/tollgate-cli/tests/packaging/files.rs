@@ -20,7 +20,9 @@ fn json(path: &str) -> Value {
 /// The shell scripts of the repository.
 fn scripts() -> Vec<PathBuf> {
     let in_folder = fs::read_dir(root().join("scripts")).unwrap().map(|entry| entry.unwrap().path());
-    let all = in_folder.chain(["install.sh", "packaging/homebrew/formula"].map(|name| root().join(name)));
+    let all = in_folder.chain(
+        ["install.sh", "packaging/homebrew/formula", "packaging/mcp/describe"].map(|name| root().join(name)),
+    );
     let is_shell = |path: &PathBuf| {
         let text = fs::read_to_string(path).unwrap();
         text.lines().next().is_some_and(|first| first.starts_with("#!") && first.ends_with("sh"))
@@ -214,4 +216,32 @@ fn the_formula_has_the_checksums_of_the_release() {
     }
     world.puts("SHA256SUMS", sums.lines().next().unwrap());
     assert!(formula("1.2.3").is(1).stderr().contains("does not list"));
+}
+
+#[test]
+fn the_mcp_server_is_described_for_the_registry_and_in_a_bundle() {
+    let describe = |args: &[&str]| {
+        let ran = Command::new(root().join("packaging/mcp/describe")).args(args).output().unwrap();
+        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+        serde_json::from_slice::<Value>(&ran.stdout).unwrap()
+    };
+    let server = describe(&["server", "owner/tollgate", "1.2.3", &"0".repeat(64)]);
+    assert_eq!((&server["name"], &server["version"]), (&"io.github.owner/tollgate".into(), &"1.2.3".into()));
+    // The registry takes no longer description.
+    assert!(server["description"].as_str().unwrap().len() <= 100, "{server}");
+    let npm = &server["packages"][0];
+    assert_eq!(npm["identifier"], json("packages/typescript/package.json")["name"]);
+    let manifest = describe(&["manifest", "1.2.3", "linux"]);
+    assert_eq!(manifest["description"], server["description"]);
+    // What the client fills in becomes a command that tollgate understands.
+    let config = &manifest["server"]["mcp_config"];
+    let args = config["args"].as_array().unwrap().iter().map(|arg| {
+        let arg = arg.as_str().unwrap();
+        arg.replace("${user_config.agent}", "desktop").replace("${user_config.workspace}", ".")
+    });
+    let world = World::new();
+    let args: Vec<String> = args.collect();
+    let hello = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#;
+    let answer = world.tollgate(&args).stdin(&format!("{hello}\n")).ends().is(0).stdout();
+    assert!(answer.contains("serverInfo"), "{answer}");
 }

@@ -352,7 +352,7 @@ fn most_after(edit: &TextEdit) -> usize {
     match edit {
         TextEdit::Progress(..) | TextEdit::Draft(..) | TextEdit::Replace(_) => MAX_TEXT,
         TextEdit::Keep | TextEdit::Open | TextEdit::Close(..) => MAX_EDITED,
-        TextEdit::Reject(..) | TextEdit::Retry(_) | TextEdit::Ask(_) => MAX_EDITED,
+        TextEdit::Reject(..) | TextEdit::Retry(..) | TextEdit::Ask(_) => MAX_EDITED,
     }
 }
 

@@ -65,6 +65,11 @@ impl Column {
         self.tasks.is_empty()
     }
 
+    /// Whether this task is here. Not for `In_Progress`, where tasks have owners.
+    pub fn has(&self, task: &TaskName) -> bool {
+        self.keys.keys().next().is_some_and(|(slot, _)| self.keys.contains_key(&(slot.clone(), task.clone())))
+    }
+
     /// The tasks, in the order in which they are claimed; in `Done` and `Rejected`, the newest first.
     pub fn tasks(&self) -> impl Iterator<Item = &TaskSummary> {
         self.tasks.values()

@@ -31,7 +31,7 @@ pub(crate) struct Period {
     pub(crate) rejected: u64,
     /// Changed files.
     pub(crate) writes: u64,
-    /// Refused writes.
+    /// Writes that were refused because of a conflict.
     pub(crate) refusals: u64,
     /// How long tasks had waited for their claim, in seconds.
     waited: Vec<f64>,
@@ -103,8 +103,12 @@ impl Trends {
         let minute = time.as_second().div_euclid(60);
         match event {
             Event::Mutation(_, MutationStatus::Applied) => self.minute(minute).writes += 1,
-            Event::MutationConflict(_, RefusalStatus::Denied, _)
-            | Event::MutationRefused(_, RefusalStatus::Denied, _) => self.minute(minute).refusals += 1,
+            Event::MutationConflict(_, RefusalStatus::Denied, error)
+            | Event::MutationRefused(_, RefusalStatus::Denied, error) => {
+                if error.is_conflict() {
+                    self.minute(minute).refusals += 1;
+                }
+            }
             Event::Claim(claimed) => {
                 let period = self.minute(minute);
                 if claimed.from == State::NeedsAction && period.waited.len() < TIMES {
@@ -121,9 +125,11 @@ impl Trends {
             Event::Approval(decided) => match &decided.decision {
                 Decision::Approve { .. } => self.decided(&decided.task, time),
                 Decision::Reject { .. } => self.arrives(&decided.task, State::Rejected, time),
-                Decision::Retry { .. } | Decision::Edit { .. } => {
+                Decision::Retry { .. } | Decision::Edit { state: State::NeedsAction, .. } => {
                     self.arrives(&decided.task, State::NeedsAction, time);
                 }
+                // It has waited for its decision since its owner released it.
+                Decision::Edit { .. } => {}
                 Decision::Void { .. } | Decision::Ask { .. } => {
                     self.arrives(&decided.task, State::PendingApproval, time);
                 }
@@ -310,7 +316,11 @@ mod tests {
                 json!({"status": status, "error_type": "STALE_FILE"}),
             )
         };
-        let lines = [write(1), write(2), write(3), refused(4, "DENIED"), refused(5, "OBSERVED")];
+        let mistake = {
+            let payload = json!({"tool_name": "write_file", "target_file": "a", "baseline_hash": hash, "current_hash": hash});
+            happened(6, "MUTATION_REFUSED", payload, json!({"status": "DENIED", "error_type": "NOT_A_FILE"}))
+        };
+        let lines = [write(1), write(2), write(3), refused(4, "DENIED"), refused(5, "OBSERVED"), mistake];
         let now = Timestamp::from_second(9).unwrap();
         assert_eq!(trends(&lines).periods(1, 1, now)[0].1.refusal_rate(), Some(0.25));
         assert_eq!(trends(&[]).periods(1, 1, now)[0].1.refusal_rate(), None, "no writes have no rate");

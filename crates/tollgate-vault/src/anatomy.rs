@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use crate::block::{COMPLETION, DECISION, DRAFT, HINT, OPENING, OUTPUT, PROGRESS};
+use crate::block::{COMPLETION, DECISION, DRAFT, HINT, OPENING, OUTPUT, PROGRESS, RETRIED};
 
 /// The parts of a file.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub struct Anatomy<'a> {
     pub frontmatter: Option<&'a str>,
     /// The rest of the author's text.
     pub body: &'a str,
-    /// The range of the latest draft, without its heading.
+    /// The range of the latest draft, without its heading. A draft that a person has sent back is none.
     pub draft: Option<Range<usize>>,
     /// The attempts, the oldest first.
     pub attempts: Vec<Attempt<'a>>,
@@ -53,7 +53,9 @@ impl<'a> Anatomy<'a> {
             lines(text).filter(|(_, line)| line.starts_with(OPENING)).map(|(at, _)| at).collect();
         let author = &text[..openings.first().copied().unwrap_or(text.len())];
         let (frontmatter, body) = split_frontmatter(author);
-        let mut anatomy = Self { frontmatter, body, draft: draft(text), ..Self::default() };
+        let retried = |at: &&usize| is_retry(&text[**at..]);
+        let offered = openings.iter().rfind(retried).copied().unwrap_or(0);
+        let mut anatomy = Self { frontmatter, body, draft: draft(text, offered), ..Self::default() };
         // A `## Draft` in the author's own text is shown only once, as the draft.
         if let Some(draft) = &anatomy.draft
             && draft.start <= author.len()
@@ -112,9 +114,17 @@ fn section(text: &str, heading: &str) -> Option<usize> {
     lines(text).find(|(_, line)| line.trim_end() == heading).map(|(at, _)| at)
 }
 
-/// From the last `## Draft` to the next line that tollgate writes, or to the end.
-fn draft(text: &str) -> Option<Range<usize>> {
-    let (at, line) = lines(text).filter(|(_, line)| line.trim_end() == DRAFT).last()?;
+/// Whether the block that this text begins with says that a person wants the task to be tried again.
+fn is_retry(text: &str) -> bool {
+    let mut lines = text.lines();
+    lines.next().is_some_and(|line| line.starts_with(OPENING) && line.contains(" decision "))
+        && lines.take_while(|line| !line.starts_with(OPENING)).any(|line| field(line, RETRIED).is_some())
+}
+
+/// From the last `## Draft` after this position to the next line that tollgate writes, or to the end.
+fn draft(text: &str, offered: usize) -> Option<Range<usize>> {
+    let drafts = lines(text).filter(|(at, line)| *at >= offered && line.trim_end() == DRAFT);
+    let (at, line) = drafts.last()?;
     let start = at + line.len();
     let mut after = lines(&text[start..]);
     let end = after.find(|(_, line)| line.trim_end() == COMPLETION || line.starts_with(OPENING));
@@ -223,6 +233,27 @@ mod tests {
         assert_eq!(anatomy.attempts[0].output.as_deref(), Some("one\n  two\n\nthree"));
         assert_eq!(anatomy.attempts[0].note, Some("ready"));
         assert_eq!(Anatomy::of("<!-- tollgate c-1 -->\n**Output**:\n    x\n").attempts[0].output, None);
+    }
+
+    #[test]
+    fn a_draft_that_was_sent_back_is_no_draft() {
+        let at = Timestamp::UNIX_EPOCH;
+        let first = written("a\n", "ten coins", Verdict::Success, None);
+        let decided = |text: &str, decision: &str| format!("{text}{decision}");
+        let rejected = decided(&first, &block::rejection(Some(b'\n'), "me", "no", at));
+        assert_eq!(
+            Anatomy::of(&rejected).draft.map(|draft| rejected[draft].trim().to_owned()),
+            Some("ten coins".into())
+        );
+        let sent_back = decided(&first, &block::retry(Some(b'\n'), "me", Some("nine"), at));
+        let anatomy = Anatomy::of(&sent_back);
+        assert_eq!(anatomy.draft, None);
+        assert!(anatomy.decision.unwrap().contains("**Reason**: nine"), "{anatomy:?}");
+        let again = written(&sent_back, "nine coins", Verdict::Success, None);
+        assert_eq!(
+            Anatomy::of(&again).draft.map(|draft| again[draft].trim().to_owned()),
+            Some("nine coins".into())
+        );
     }
 
     #[test]

@@ -22,6 +22,9 @@ pub(crate) const DRAFT: &str = "## Draft";
 pub(crate) const COMPLETION: &str = "## Completion";
 pub(crate) const DECISION: &str = "## Decision";
 
+/// The field of a [`DECISION`] that names who wants the task to be tried again. Drafts above it are not offered any more.
+pub(crate) const RETRIED: &str = "Retried By";
+
 /// The line under [`PROGRESS`] in a new block.
 pub(crate) const HINT: &str = "<!-- Agent adds progress notes here -->";
 
@@ -190,9 +193,10 @@ pub fn rejection(last: Option<u8>, by: &str, reason: &str, at: Timestamp) -> Str
 }
 
 /// A person wants the task to be tried again. Opens a block, as [`rejection`] does.
-pub fn retry(last: Option<u8>, by: &str, at: Timestamp) -> String {
+pub fn retry(last: Option<u8>, by: &str, reason: Option<&str>, at: Timestamp) -> String {
     let (gap, by, at) = (gap(last), plain(by), second(at));
-    format!("{gap}{OPENING}decision -->\n{DECISION}\n\n**Retried By**: {by}\n**Retried At**: {at}\n")
+    let reason = reason.map(|reason| format!("**Reason**: {}\n", plain(reason))).unwrap_or_default();
+    format!("{gap}{OPENING}decision -->\n{DECISION}\n\n**{RETRIED}**: {by}\n**Retried At**: {at}\n{reason}")
 }
 
 /// Why a person must look at a task that nobody works on. Opens a block, as [`rejection`] does.

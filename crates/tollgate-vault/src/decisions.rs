@@ -31,8 +31,13 @@ pub(crate) fn approve(
     Ok(step)
 }
 
-/// A person takes an approval back.
+/// A person takes an approval or a rejection back.
 pub(crate) fn take_back(task: &Task, by: &str, at: Timestamp) -> Result<Step> {
+    if task.slot == Slot::Free(State::Rejected) {
+        // What was offered is not known any more, so a move does not approve it.
+        let ask = ask(task, &format!("{by} took the rejection back"), at)?;
+        return Ok(Step { records_digest: false, ..ask });
+    }
     void(task, &format!("taken back by {by}"), "the approval was taken back", at)
 }
 
@@ -58,23 +63,29 @@ pub(crate) fn reject(task: &Task, by: &str, reason: &str, at: Timestamp) -> Resu
     Ok(step)
 }
 
-/// A person wants a task to be tried again that was rejected, or that pauses.
-pub(crate) fn retry(task: &Task, by: &str, at: Timestamp) -> Result<Step> {
+/// A person wants a task to be tried again that was rejected, that pauses, or whose draft they want to be different.
+pub(crate) fn retry(task: &Task, by: &str, reason: Option<&str>, at: Timestamp) -> Result<Step> {
+    let reason = reason.filter(|reason| !reason.trim().is_empty()).map(str::to_owned);
+    if reason.is_none() && task.slot == Slot::PENDING {
+        return Err(Fault::invalid(
+            "an agent needs to know what should be different in its draft: give a reason",
+        ));
+    }
     let mut step = step(task, Some(Verb::Retry), Slot::NEEDS_ACTION, at)?;
-    decided(&mut step, Decision::Retry { by: by.to_owned() });
-    step.edit = TextEdit::Retry(by.to_owned());
+    decided(&mut step, Decision::Retry { by: by.to_owned(), reason: reason.clone() });
+    step.edit = TextEdit::Retry(by.to_owned(), reason);
     step.record = Some(ClaimRecord { attempts: 0, ..unclaimed(task, &step.to, None) });
     Ok(step)
 }
 
-/// A person changes the text with the digest `seen` of a task that nobody has claimed.
+/// A person changes the text with the digest `seen` of a task that nobody has claimed, or that waits for a decision.
 pub(crate) fn edit(task: &Task, by: &str, seen: Digest, text: &str, at: Timestamp) -> Result<Step> {
     if text.trim().is_empty() {
         return Err(Fault::invalid("a task needs some text"));
     }
-    let mut step = step(task, Some(Verb::Edit), Slot::NEEDS_ACTION, at)?;
-    let sha256 = Digest::of(text.as_bytes());
-    decided(&mut step, Decision::Edit { by: by.to_owned(), sha256, edited_from: seen });
+    let mut step = step(task, Some(Verb::Edit), task.slot.clone(), at)?;
+    let (by, state, sha256) = (by.to_owned(), task.slot.state(), Digest::of(text.as_bytes()));
+    decided(&mut step, Decision::Edit { by, state, sha256, edited_from: seen });
     step.check = Some(seen);
     step.edit = TextEdit::Replace(text.to_owned());
     // What the person asks for now is what the author asked for.
@@ -121,7 +132,7 @@ pub(crate) fn moved_by_hand(
         (Slot::Free(NeedsAction | PendingApproval | Approved), Slot::Free(Rejected)) => {
             Some(reject(task, HAND, &why(), at))
         }
-        (Slot::Free(Rejected), Slot::Free(NeedsAction)) => Some(retry(task, HAND, at)),
+        (Slot::Free(Rejected), Slot::Free(NeedsAction)) => Some(retry(task, HAND, None, at)),
         // No owner has offered it, so the next move does not approve it.
         (Slot::Free(NeedsAction), Slot::Free(PendingApproval)) => {
             Some(ask(task, &why(), at).map(|ask| Step { records_digest: false, ..ask }))

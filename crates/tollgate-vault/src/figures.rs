@@ -1,4 +1,4 @@
-//! The five figures of `/health`. Pure.
+//! The figures of `/health`. Pure.
 //!
 //! They are computed from the recorded events and from nothing else, so they agree with the ledger.
 
@@ -21,6 +21,10 @@ pub struct Figures {
     pub claim_conflicts_avoided: u64,
     /// Claims divided by claims and errors. A lost race is not an error.
     pub claim_success_rate: f64,
+    /// Attempts that have ended.
+    pub attempts: u64,
+    /// Those that ended with success.
+    pub attempts_succeeded: u64,
     /// How the breaker of its worker opened, if it is open.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub breaker: Option<BreakerTurned>,
@@ -41,6 +45,8 @@ impl Figures {
             claim_conflicts_avoided: tally.lost,
             #[expect(clippy::cast_precision_loss, reason = "nobody makes 2^53 claims")]
             claim_success_rate: if tried == 0 { 1.0 } else { tally.claims as f64 / tried as f64 },
+            attempts: tally.attempts,
+            attempts_succeeded: tally.succeeded,
             breaker: None,
         }
     }
@@ -71,6 +77,8 @@ impl Figures {
             all.claims += tally.claims;
             all.lost += tally.lost;
             all.failed += tally.failed;
+            all.attempts += tally.attempts;
+            all.succeeded += tally.succeeded;
         }
         Self::new("all", active, &all)
     }
@@ -83,7 +91,9 @@ mod tests {
     #[test]
     fn a_lost_race_is_not_a_failure() {
         assert!((Figures::new("a", 0, &Tally::default()).claim_success_rate - 1.0).abs() < f64::EPSILON);
-        let figures = Figures::sum(&[(1, Tally { claims: 1, lost: 2, failed: 3, breaker: None })]);
+        let tally = Tally { claims: 1, lost: 2, failed: 3, attempts: 5, succeeded: 4, breaker: None };
+        let figures = Figures::sum(&[(1, tally)]);
+        assert_eq!((figures.attempts, figures.attempts_succeeded), (5, 4));
         assert_eq!((figures.total_claims, figures.claim_conflicts_avoided, figures.active_claims), (1, 2, 1));
         assert!((figures.claim_success_rate - 0.25).abs() < f64::EPSILON);
     }

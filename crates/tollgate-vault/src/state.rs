@@ -69,11 +69,11 @@ pub enum Verb {
     Reclaim,
     /// It was changed after the yes, so the yes is void.
     Reopen,
-    /// What its author asked for is in doubt, so a person must look at it.
+    /// What its author asked for is in doubt, or a person took a rejection back, so a person must look at it.
     Ask,
     /// A person wants it to be tried again, with its attempts counted from zero.
     Retry,
-    /// A person changes its text while nobody has claimed it.
+    /// A person changes its text while nobody has claimed it, or while it waits for a decision.
     Edit,
 }
 
@@ -88,9 +88,9 @@ pub fn may_go(from: State, verb: Verb, to: State) -> bool {
         // Never to Done: nobody saw it finished. Never to Approved: it may have been executed.
         Verb::Reclaim => matches!((from, to), (InProgress, NeedsAction | PendingApproval | Rejected)),
         Verb::Reopen => matches!((from, to), (Approved, PendingApproval)),
-        Verb::Ask => matches!((from, to), (NeedsAction, PendingApproval)),
-        Verb::Retry => matches!((from, to), (NeedsAction | Rejected, NeedsAction)),
-        Verb::Edit => matches!((from, to), (NeedsAction, NeedsAction)),
+        Verb::Ask => matches!((from, to), (NeedsAction | Rejected, PendingApproval)),
+        Verb::Retry => matches!((from, to), (NeedsAction | PendingApproval | Rejected, NeedsAction)),
+        Verb::Edit => matches!((from, to), (NeedsAction, NeedsAction) | (PendingApproval, PendingApproval)),
     }
 }
 
@@ -117,9 +117,12 @@ mod tests {
             (InProgress, Verb::Reclaim, Rejected),
             (Approved, Verb::Reopen, PendingApproval),
             (NeedsAction, Verb::Ask, PendingApproval),
+            (Rejected, Verb::Ask, PendingApproval),
             (NeedsAction, Verb::Retry, NeedsAction),
+            (PendingApproval, Verb::Retry, NeedsAction),
             (Rejected, Verb::Retry, NeedsAction),
             (NeedsAction, Verb::Edit, NeedsAction),
+            (PendingApproval, Verb::Edit, PendingApproval),
         ];
         let verbs = [
             Verb::Claim,
@@ -138,7 +141,8 @@ mod tests {
                     let expected = allowed.contains(&(from, verb, to));
                     assert_eq!(may_go(from, verb, to), expected, "{from} {verb:?} {to}");
                     let leads_out = from.is_final() && expected;
-                    assert!(!leads_out || verb == Verb::Retry, "only a person leads out of {from}");
+                    let by_person = matches!(verb, Verb::Retry | Verb::Ask);
+                    assert!(!leads_out || by_person, "only a person leads out of {from}");
                 }
             }
         }

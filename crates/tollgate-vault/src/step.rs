@@ -46,8 +46,8 @@ pub enum TextEdit {
     Draft(ClaimId, String),
     /// Appends a person's rejection: who, and why.
     Reject(String, String),
-    /// Appends that this person wants the task to be tried again.
-    Retry(String),
+    /// Appends that this person wants the task to be tried again, and why.
+    Retry(String, Option<String>),
     /// Appends the reason why a person must look at the task.
     Ask(String),
     /// A person's own text, in place of the whole text whose digest is [`Step::check`].
@@ -144,7 +144,7 @@ impl Step {
                 append(format!("{gap}{line}"))
             }
             TextEdit::Reject(by, reason) => append(block::rejection(last, by, reason, self.at)),
-            TextEdit::Retry(by) => append(block::retry(last, by, self.at)),
+            TextEdit::Retry(by, reason) => append(block::retry(last, by, reason.as_deref(), self.at)),
             TextEdit::Ask(reason) => append(block::question(last, reason, self.at)),
             // Somebody else has changed the text: do not overwrite that.
             TextEdit::Replace(_) if self.check.is_none_or(|seen| Digest::of(text) != seen) => None,

@@ -148,13 +148,15 @@ impl Vault {
         self.decide_pending(task, Some(seen), now, |found, _| decisions::amend(found, by, seen, text, now))
     }
 
-    /// A person takes an approval back that nobody has executed yet. The task waits for a decision again.
+    /// A person takes a rejection back, or an approval that nobody has executed yet. The task waits for a decision again.
     pub fn take_back(&self, task: &TaskName, by: &str, now: Timestamp) -> Result<Allowed<TaskAfterStep>> {
         self.store.heal()?;
-        match self.store.get(task, Some(State::Approved), now)? {
-            Some(found) => self.decide(&found, decisions::take_back(&found, by, now)?),
-            None => self.elsewhere(task, now),
+        for state in [State::Approved, State::Rejected] {
+            if let Some(found) = self.store.get(task, Some(state), now)? {
+                return self.decide(&found, decisions::take_back(&found, by, now)?);
+            }
         }
+        self.elsewhere(task, now)
     }
 
     /// Moves a task from `Approved` back to `Pending_Approval`, if nobody has approved the text that it has.
@@ -187,12 +189,18 @@ impl Vault {
         }
     }
 
-    /// A person wants a task to be tried again that was rejected, or that pauses after a failed attempt. Its attempts are
-    /// counted from zero.
-    pub fn retry(&self, task: &TaskName, by: &str, now: Timestamp) -> Result<Allowed<TaskAfterStep>> {
+    /// A person wants a task to be tried again that was rejected, that pauses after a failed attempt, or whose draft they want
+    /// to be different, which needs a reason. Its attempts are counted from zero.
+    pub fn retry(
+        &self,
+        task: &TaskName,
+        by: &str,
+        reason: Option<&str>,
+        now: Timestamp,
+    ) -> Result<Allowed<TaskAfterStep>> {
         self.store.heal()?;
         if let Some(found) = self.retryable(task, now)? {
-            return self.decide(&found, decisions::retry(&found, by, now)?);
+            return self.decide(&found, decisions::retry(&found, by, reason, now)?);
         }
         Ok(Err(match self.store.get(task, None, now)? {
             None => Denial::Missing(task.clone()),
@@ -206,7 +214,10 @@ impl Vault {
         let waiting = self.store.get(task, Some(State::NeedsAction), now)?;
         match waiting.filter(|found| rules::pausing_until(found, &self.terms, now).is_some()) {
             Some(pausing) => Ok(Some(pausing)),
-            None => self.store.get(task, Some(State::Rejected), now),
+            None => match self.store.get(task, Some(State::Rejected), now)? {
+                Some(rejected) => Ok(Some(rejected)),
+                None => self.store.get(task, Some(State::PendingApproval), now),
+            },
         }
     }
 
@@ -230,8 +241,8 @@ impl Vault {
         }
     }
 
-    /// A person changes the text of a task in `Needs_Action`. `seen` is the digest of the text they started from; if the task
-    /// has another text by now, nothing is done.
+    /// A person changes the text of a task in `Needs_Action` or `Pending_Approval`. `seen` is the digest of the text they started
+    /// from; if the task has another text by now, nothing is done.
     pub fn edit(
         &self,
         task: &TaskName,
@@ -241,13 +252,16 @@ impl Vault {
         now: Timestamp,
     ) -> Result<Allowed<TaskAfterStep>> {
         self.store.heal()?;
-        match self.store.get(task, Some(State::NeedsAction), now)? {
-            Some(found) if self.digest(&found)? == Some(seen) => {
-                self.decide(&found, decisions::edit(&found, by, seen, text, now)?)
+        for state in [State::NeedsAction, State::PendingApproval] {
+            match self.store.get(task, Some(state), now)? {
+                Some(found) if self.digest(&found)? == Some(seen) => {
+                    return self.decide(&found, decisions::edit(&found, by, seen, text, now)?);
+                }
+                Some(found) => return Ok(Err(Denial::Changed(found.name))),
+                None => {}
             }
-            Some(found) => Ok(Err(Denial::Changed(found.name))),
-            None => self.elsewhere(task, now),
         }
+        self.elsewhere(task, now)
     }
 
     /// Why nothing can be done: there is no such task, or it is in another state.

@@ -143,7 +143,8 @@ impl Event {
                         reason = Some(why);
                         (Neutral, "{} rejected {}", vec![Person(by), task])
                     }
-                    Decision::Retry { by } => {
+                    Decision::Retry { by, reason: why } => {
+                        reason = why.as_deref();
                         (Neutral, "{} wants {} to be tried again", vec![Person(by), task])
                     }
                     Decision::Edit { by, .. } => (Neutral, "{} edited {}", vec![Person(by), task]),

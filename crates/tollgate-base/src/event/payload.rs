@@ -170,6 +170,22 @@ words! {
     }
 }
 
+impl ErrorType {
+    /// Whether the refusal kept somebody's work: a conflict, and not a mistake of the caller or a closed path.
+    pub fn is_conflict(self) -> bool {
+        match self {
+            Self::StaleFile | Self::FileBusy | Self::UnreadFile | Self::Fenced | Self::OtherTree => true,
+            Self::UnreadableFile
+            | Self::OutsideWorkspace
+            | Self::ProtectedPath
+            | Self::NotAFile
+            | Self::HardLinked
+            | Self::ReadOnly
+            | Self::TextNotFound => false,
+        }
+    }
+}
+
 /// A save of another program that was found in a file after the file had been replaced.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LateWrite {
@@ -346,7 +362,8 @@ impl TaskDecided {
         match self.decision {
             Decision::Approve { .. } => "APPROVED",
             Decision::Reject { .. } => "REJECTED",
-            Decision::Retry { .. } | Decision::Edit { .. } => State::NeedsAction.as_str(),
+            Decision::Retry { .. } => State::NeedsAction.as_str(),
+            Decision::Edit { state, .. } => state.as_str(),
             Decision::Void { .. } | Decision::Ask { .. } => State::PendingApproval.as_str(),
         }
     }
@@ -377,11 +394,17 @@ pub enum Decision {
     Retry {
         /// The person.
         by: String,
+        /// What should be different this time.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
     },
-    /// A person changed the text of a task that nobody has claimed.
+    /// A person changed the text of a task that nobody has claimed, or of one that waits for a decision.
     Edit {
         /// The person.
         by: String,
+        /// Where the task is.
+        #[serde(default = "needs_action", skip_serializing_if = "is_needs_action")]
+        state: State,
         /// The new text.
         sha256: Digest,
         /// The text that the person started from.
@@ -397,6 +420,15 @@ pub enum Decision {
         /// Why.
         reason: String,
     },
+}
+
+fn needs_action() -> State {
+    State::NeedsAction
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+fn is_needs_action(state: &State) -> bool {
+    *state == State::NeedsAction
 }
 
 impl Decision {

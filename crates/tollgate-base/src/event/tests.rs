@@ -199,12 +199,17 @@ fn all() -> Vec<(Event, &'static str, &'static str)> {
             r#"{"status":"REJECTED"}"#,
         ),
         (
-            decided(Decision::Retry { by: by() }),
+            decided(Decision::Retry { by: by(), reason: None }),
             r#"{"task":"x.md","decision":"retry","by":"ann","step":"s-0123456789abcdef"}"#,
             r#"{"status":"Needs_Action"}"#,
         ),
         (
-            decided(Decision::Edit { by: by(), sha256: Digest::of(b"abc"), edited_from: Digest::of(b"abc") }),
+            decided(Decision::Edit {
+                by: by(),
+                state: State::NeedsAction,
+                sha256: Digest::of(b"abc"),
+                edited_from: Digest::of(b"abc"),
+            }),
             r#"{"task":"x.md","decision":"edit","by":"ann","sha256":"HASH","edited_from":"HASH","step":"s-0123456789abcdef"}"#,
             r#"{"status":"Needs_Action"}"#,
         ),

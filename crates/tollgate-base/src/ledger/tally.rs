@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Fault, Result};
-use crate::event::{BreakerTurned, Event};
+use crate::event::{BreakerTurned, Event, TaskReclaimed, TaskReleased};
 use crate::file::{replace_file, version_in};
 use crate::name::Agent;
 use crate::settings::Durability;
@@ -42,6 +42,10 @@ pub struct Tally {
     pub lost: u64,
     /// Claims that ended in an error.
     pub failed: u64,
+    /// Attempts that have ended: the claim was released, or taken from an owner who was gone.
+    pub attempts: u64,
+    /// Those that ended with success.
+    pub succeeded: u64,
     /// How its breaker opened, if that was not followed by a success.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub breaker: Option<BreakerTurned>,
@@ -59,8 +63,14 @@ impl Tally {
             Event::Breaker(turned) => {
                 tally.or_default().breaker = turned.until.map(|_| turned.clone());
             }
-            Event::Release(released, _) if released.attempt.result == Verdict::Success => {
-                let _ = tally.and_modify(|tally| tally.breaker = None);
+            Event::Release(TaskReleased { attempt, .. }, _)
+            | Event::Reclaim(TaskReclaimed { attempt: Some(attempt), .. }, _) => {
+                let tally = tally.or_default();
+                tally.attempts += 1;
+                if attempt.result == Verdict::Success {
+                    tally.succeeded += 1;
+                    tally.breaker = None;
+                }
             }
             _ => {}
         }

@@ -234,7 +234,7 @@ pub(crate) fn decision_denied(why: &Denial, verb: &str) -> String {
             "only a task that nobody works on and that is not finished can be rejected; `tollgate task return` ends a claim"
         }
         (Denial::Elsewhere(..), "retry") => {
-            "only a rejected task, or one that pauses after a failed attempt, can be retried"
+            "only a rejected task, one that pauses after a failed attempt, or a draft that waits for approval can be retried"
         }
         (Denial::NothingToRetry(_), _) => {
             "agents can claim it now; run `tollgate task why TASK --agent NAME` to see whether one may"
@@ -243,7 +243,7 @@ pub(crate) fn decision_denied(why: &Denial, verb: &str) -> String {
             "only a task that an agent has claimed can be returned; run `tollgate task list --state In_Progress` to see them all"
         }
         (Denial::Elsewhere(..), "edit") => {
-            "only a task in `Needs_Action` can be edited; run `tollgate task list --state Needs_Action` to see them all"
+            "only a task in `Needs_Action` or `Pending_Approval` can be edited; run `tollgate task list --state Needs_Action` to see them all"
         }
         _ => return decision_refused("not_possible", &why.to_string()),
     };

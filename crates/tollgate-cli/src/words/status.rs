@@ -15,7 +15,8 @@ pub(crate) fn status(view: &Viewpoint, status: &WorkspaceStatus) -> String {
     let mode = match (status.set_up, status.mode) {
         (false, _) => "not set up",
         (true, _) if !status.has_writes => "nothing was written here through tollgate yet",
-        (true, GuardMode::Enforce) => "guarded",
+        (true, GuardMode::Enforce) if status.hosts.iter().any(|host| host.guarded) => "guarded",
+        (true, GuardMode::Enforce) => "guarded, but no agent program has hooks here",
         (true, GuardMode::Observe) => "observed, not guarded",
         (true, GuardMode::Off) => "not guarded",
     };

@@ -255,16 +255,16 @@ pub(crate) fn may_claim(agent: &Agent, task: &TaskName, mode: Mode) -> String {
 pub(crate) fn figures(all: &Figures, each: &[Figures]) -> String {
     let line = |figures: &Figures| {
         format!(
-            "{:<16} {:>6} {:>8} {:>8} {:>8.3}",
+            "{:<16} {:>6} {:>8} {:>8} {:>14}",
             figures.agent_name,
             figures.active_claims,
             figures.total_claims,
             figures.claim_conflicts_avoided,
-            figures.claim_success_rate
+            format!("{} of {}", figures.attempts_succeeded, figures.attempts)
         )
     };
     let mut lines =
-        vec![format!("{:<16} {:>6} {:>8} {:>8} {:>8}", "agent", "active", "claims", "lost", "success")];
+        vec![format!("{:<16} {:>6} {:>8} {:>8} {:>14}", "agent", "active", "claims", "lost", "succeeded")];
     lines.extend(each.iter().map(line));
     lines.push(line(all));
     lines.join("\n")

@@ -101,3 +101,21 @@ fn what_a_removal_leaves_is_named() {
     assert!(said.contains("`.tollgate`") && said.contains("`~/.local/state/tollgate`"), "{said}");
     assert!(fs::exists(world.path(".tollgate/ledger.jsonl")).unwrap());
 }
+
+#[test]
+fn status_says_when_no_agent_program_has_hooks() {
+    let world = World::bare();
+    world.run("init --vault").is(0);
+    world.run("init --host claude-code").is(0);
+    world.run("create a --agent blue").is(0);
+    let says = |words: &str| {
+        let ran = world.run("status");
+        assert!(ran.stdout().lines().next().is_some_and(|line| line.ends_with(words)), "{ran}");
+    };
+    says(", guarded");
+    // A vault with state of its own stays, and is named.
+    fs::create_dir_all(world.path("vault/.tollgate")).unwrap();
+    let removed = world.run("init --remove").is(0).stdout();
+    assert!(removed.contains("kept the vault `vault`"), "{removed}");
+    says(", guarded, but no agent program has hooks here");
+}

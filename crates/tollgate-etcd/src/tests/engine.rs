@@ -324,7 +324,7 @@ fn the_largest_task_is_claimed_released_reclaimed_and_rejected() {
     let (returned, id) = claim("returned");
     vault.release(&returned, &id, &Release::give_back("later"), now()).unwrap().unwrap();
     vault.reject(&returned, "ada", "too long", now()).unwrap().unwrap();
-    vault.retry(&returned, "ada", now()).unwrap().unwrap();
+    vault.retry(&returned, "ada", None, now()).unwrap().unwrap();
 }
 
 #[test]

@@ -121,7 +121,7 @@ impl AgentCard<'_> {
                     @if let Some(figures) = &self.figures {
                         div { dt { "claims" } dd { (figures.total_claims) } }
                         div { dt { "lost races" } dd { (figures.claim_conflicts_avoided) } }
-                        div { dt { "claims without error" } dd { (format!("{:.0} %", figures.claim_success_rate * 100.0)) } }
+                        div { dt { "attempts that succeeded" } dd { (figures.attempts_succeeded) " of " (figures.attempts) } }
                     }
                     div { dt { "recent stale writes" } dd { (self.refused) } }
                 }

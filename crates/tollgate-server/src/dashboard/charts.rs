@@ -90,8 +90,7 @@ impl SpanPeriods {
         let span = wanted.unwrap_or_else(|| TimeSpan::covering(trends.first(), now));
         let (minutes, number) = span.periods();
         let periods = trends.periods(minutes, number, now);
-        // Whole minutes, so that a page does not change with every second.
-        let minute = Timestamp::from_second(now.as_second().div_euclid(60) * 60).unwrap_or(now);
+        let minute = whole_minute(now);
         let age = |end: Timestamp| trends.oldest_approval(end.min(minute)).map(|age| age.as_secs_f64());
         let oldest = periods.iter().map(|(end, _)| age(*end)).collect();
         Self { span, periods, oldest }
@@ -130,6 +129,11 @@ impl SpanPeriods {
     }
 }
 
+/// The begin of this minute, so that a page does not change with every second.
+fn whole_minute(now: Timestamp) -> Timestamp {
+    Timestamp::from_second(now.as_second().div_euclid(60) * 60).unwrap_or(now)
+}
+
 fn most(series: &[&[Option<f64>]]) -> f64 {
     series.iter().flat_map(|values| values.iter().flatten()).fold(0.0, |most, value| value.max(most))
 }
@@ -148,11 +152,15 @@ pub(super) fn overview(visit: &Visit, wanted: Option<TimeSpan>, now: Timestamp) 
     let Some(trends) = visit.site.ledger().trends else {
         return html! { section.trends aria-label="Trends" { p.none role="status" { "Reading the ledger…" } } };
     };
-    let covered = SpanPeriods::of(&trends.lock().unwrap_or_else(PoisonError::into_inner), wanted, now);
+    let mut covered = SpanPeriods::of(&trends.lock().unwrap_or_else(PoisonError::into_inner), wanted, now);
     let oldest = match visit.site.board() {
         Ok(Some(board)) => board.column(State::PendingApproval).oldest().map(|(_, since)| since),
         _ => None,
     };
+    // What waits now is what the folder says: the ledger does not know tasks that were moved by hand.
+    if let Some(last) = covered.oldest.last_mut() {
+        *last = oldest.map(|since| whole_minute(now).duration_since(since).as_secs_f64().max(0.0));
+    }
     html! {
         section.trends aria-labelledby="trends-title" {
             header {

@@ -140,7 +140,7 @@ fn read(workspace: &Workspace, query: &ConflictsQuery) -> Result<FoundConflict> 
             }
             Event::TurnEnded(_) => ended.extend(line.turn),
             Event::MutationConflict(write, status, error) | Event::MutationRefused(write, status, error) => {
-                if before.is_some_and(|before| line.seq >= before) {
+                if !error.is_conflict() || before.is_some_and(|before| line.seq >= before) {
                     continue;
                 }
                 let (write, status, error) = (write.clone(), *status, *error);
@@ -181,13 +181,17 @@ pub(super) fn view(visit: &Visit, open: &OpenWorkspace, query: &ConflictsQuery) 
     }
     let main = html! {
         h1 { "Conflicts" }
-        p.lead { "Refused writes. A stale write would have destroyed a change that its author had not seen." }
+        p.lead {
+            "Refused writes. A stale write would have destroyed a change that its author had not seen. "
+            a href="/ledger?kind=MUTATION_REFUSED" { "Other refusals" } " are in the ledger."
+        }
         @if is_first && !query.is_filter() { (charts::writes(visit, now)) }
         (query.form())
         @if found.refused.is_empty() {
             div.empty {
                 p {
-                    @if query.is_filter() { "No matching conflicts." }
+                    @if query.is_filter() && found.more.is_some() { "No matching conflicts in the newest " (LOOKED_AT) " lines of the ledger." }
+                    @else if query.is_filter() { "No matching conflicts." }
                     @else if !is_first { "No older conflicts." }
                     @else { "No conflicts. When two agents change the same file, the refused write appears here." }
                 }

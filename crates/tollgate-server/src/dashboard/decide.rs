@@ -1,4 +1,4 @@
-//! A person's decisions: approve, reject, or edit and approve. Each form carries the hash of the file as it was shown.
+//! A person's decisions: approve, reject, request changes, edit. Each form carries the hash of the file as it was shown.
 //!
 //! Invariants: nothing is decided without a token of this server. Only the version that was shown can be approved. If the
 //! file was changed in the meantime, the page shows the new version and asks again. A second decision gets a clear answer.
@@ -23,12 +23,15 @@ use super::trouble::Trouble;
 pub(super) struct ApproveForm {
     token: String,
     seen: Digest,
+    next: Option<TaskName>,
 }
 
+/// The form of a decision that needs a reason.
 #[derive(Deserialize)]
-pub(super) struct RejectForm {
+pub(super) struct ReasonForm {
     token: String,
     seen: Digest,
+    next: Option<TaskName>,
     reason: String,
 }
 
@@ -36,13 +39,27 @@ pub(super) struct RejectForm {
 pub(super) struct EditForm {
     token: String,
     seen: Digest,
+    next: Option<TaskName>,
     text: String,
+    #[serde(default)]
+    then: Then,
 }
 
-/// A decision about a task, and the text that the person typed for it. The page shows the text again if the decision is
-/// not made.
+/// What happens to the edited text.
+#[derive(Deserialize, Default, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+enum Then {
+    #[default]
+    Approve,
+    /// The task waits where it is.
+    Wait,
+}
+
+/// A decision about a task, the task to open after it, and the text that the person typed for it. The page shows the text
+/// again if the decision is not made.
 struct PendingDecision {
     request: TaskRequest,
+    next: Option<TaskName>,
     typed: Option<String>,
 }
 
@@ -56,7 +73,9 @@ impl PendingDecision {
         match self.request.carry_out(token, make).await {
             Ok(Ok(_)) => {
                 let task = encode(self.request.task.as_str());
-                Redirect::to(&format!("/approvals?decided={task}")).into_response()
+                let next =
+                    self.next.map(|next| format!("&task={}", encode(next.as_str()))).unwrap_or_default();
+                Redirect::to(&format!("/approvals?decided={task}{next}")).into_response()
             }
             // The task still waits for approval, so its file must have changed.
             Ok(Err(Denial::Changed(_))) if self.is_waiting().await => self.again(Trouble::Changed).await,
@@ -83,7 +102,7 @@ impl PendingDecision {
 }
 
 pub(super) async fn approve(request: TaskRequest, Form(form): Form<ApproveForm>) -> Response {
-    let decision = PendingDecision { request, typed: None };
+    let decision = PendingDecision { request, next: form.next, typed: None };
     decision
         .decide(&form.token, move |vault, task, person| {
             vault.approve(task, person, Some(form.seen), Timestamp::now())
@@ -91,16 +110,35 @@ pub(super) async fn approve(request: TaskRequest, Form(form): Form<ApproveForm>)
         .await
 }
 
-pub(super) async fn reject(request: TaskRequest, Form(form): Form<RejectForm>) -> Response {
+pub(super) async fn reject(request: TaskRequest, Form(form): Form<ReasonForm>) -> Response {
+    with_reason(request, form, |vault, task, person, reason| {
+        vault.reject(task, person, reason, Timestamp::now())
+    })
+    .await
+}
+
+/// Sends a draft back to an agent.
+pub(super) async fn request_changes(request: TaskRequest, Form(form): Form<ReasonForm>) -> Response {
+    with_reason(request, form, |vault, task, person, reason| {
+        vault.retry(task, person, Some(reason), Timestamp::now())
+    })
+    .await
+}
+
+async fn with_reason(
+    request: TaskRequest,
+    form: ReasonForm,
+    make: fn(&Vault, &TaskName, &str, &str) -> Result<Allowed<TaskAfterStep>>,
+) -> Response {
     let reason = form.reason.trim().to_owned();
-    let decision = PendingDecision { request, typed: Some(reason.clone()) };
+    let decision = PendingDecision { request, next: form.next, typed: Some(reason.clone()) };
     if reason.is_empty() {
         return decision.again(Trouble::NoReason).await;
     }
     decision
         .decide(&form.token, move |vault, task, person| {
             match as_shown(vault, task, form.seen, State::PendingApproval)? {
-                Ok(_) => vault.reject(task, person, &reason, Timestamp::now()),
+                Ok(_) => make(vault, task, person, &reason),
                 Err(denial) => Ok(Err(denial)),
             }
         })
@@ -108,13 +146,16 @@ pub(super) async fn reject(request: TaskRequest, Form(form): Form<RejectForm>) -
 }
 
 pub(super) async fn edit(request: TaskRequest, Form(form): Form<EditForm>) -> Response {
-    let decision = PendingDecision { request, typed: Some(form.text.clone()) };
+    // A text that was only saved is what the person wants to see next.
+    let next = if form.then == Then::Wait { Some(request.task.clone()) } else { form.next };
+    let decision = PendingDecision { request, next, typed: Some(form.text.clone()) };
     decision
         .decide(&form.token, move |vault, task, person| {
             match as_shown(vault, task, form.seen, State::PendingApproval)? {
                 Ok(sheet) => {
                     let text = with_edit(&sheet.text, &form.text);
-                    vault.amend(task, person, form.seen, &text, Timestamp::now())
+                    let edit = if form.then == Then::Wait { Vault::edit } else { Vault::amend };
+                    edit(vault, task, person, form.seen, &text, Timestamp::now())
                 }
                 Err(denial) => Ok(Err(denial)),
             }

@@ -1,8 +1,9 @@
-//! The form with which a person approves, rejects or edits a task.
+//! The form with which a person approves, rejects, sends back or edits a task.
 //!
 //! The form carries the hash of the file as it was shown, so that nothing else can be decided.
 
 use maud::{Markup, html};
+use tollgate::vault::TaskName;
 use tollgate::vault::anatomy::Anatomy;
 
 use super::sheet::Sheet;
@@ -14,8 +15,13 @@ pub(super) fn address(task: &str) -> String {
     format!("/approvals?task={}", encode(task))
 }
 
-/// The form, for a task that waits for approval.
-pub(super) fn decision(visit: &Visit, sheet: &Sheet, anatomy: &Anatomy<'_>) -> Markup {
+/// The form, for a task that waits for approval. `next` is the task to open after the decision.
+pub(super) fn decision(
+    visit: &Visit,
+    sheet: &Sheet,
+    anatomy: &Anatomy<'_>,
+    next: Option<&TaskName>,
+) -> Markup {
     let Some(seen) = &sheet.exact else {
         return html! {
             div.alert {
@@ -30,6 +36,7 @@ pub(super) fn decision(visit: &Visit, sheet: &Sheet, anatomy: &Anatomy<'_>) -> M
     let hidden = html! {
         input type="hidden" name="token" value=(visit.token());
         input type="hidden" name="seen" value=(seen);
+        @if let Some(next) = next { input type="hidden" name="next" value=(next); }
     };
     let (label, text) = match anatomy.draft.clone() {
         Some(draft) => ("Draft", sheet.text[draft].trim_matches('\n')),
@@ -41,19 +48,21 @@ pub(super) fn decision(visit: &Visit, sheet: &Sheet, anatomy: &Anatomy<'_>) -> M
                 strong { "This task was changed or decided in the meantime." } " The version below is the one that you opened. "
                 a href=(address(sheet.stored.name.as_str())) { "Show the current version" }
             }
-            form.approve method="post" action=(path("approve")) {
-                (hidden)
-                button.primary #approve aria-keyshortcuts="a" { "Approve" }
-                span.quiet { "as " (SafeText(&visit.site.options.person)) ", exactly as shown" }
-            }
-            details.reject {
-                summary #reject aria-keyshortcuts="r" { "Reject" }
-                form method="post" action=(path("reject")) {
-                    (hidden)
-                    label { "Reason" input name="reason" required maxlength="500" autocomplete="off"; }
-                    p { button.danger { "Reject" } " " button.cancel type="reset" { "Cancel" } }
+            @if anatomy.draft.is_none() {
+                p.lacks.alert {
+                    strong { "There is no draft." }
+                    " If you approve, an agent executes the task as it is written below."
                 }
             }
+            form.approve method="post" action=(path("approve")) {
+                (hidden)
+                button.primary #approve aria-keyshortcuts="a" {
+                    @if anatomy.draft.is_some() { "Approve" } @else { "Approve without a draft" }
+                }
+                span.quiet { "as " (SafeText(&visit.site.options.person)) ", exactly as shown" }
+            }
+            (with_reason(&hidden, ("changes", "c", "Request changes"), &path("changes"), &html! { button { "Send back" } }))
+            (with_reason(&hidden, ("reject", "r", "Reject"), &path("reject"), &html! { button.danger { "Reject it" } }))
             details.edit {
                 summary #edit aria-keyshortcuts="e" { "Edit" }
                 form method="post" action=(path("edit")) {
@@ -62,8 +71,34 @@ pub(super) fn decision(visit: &Visit, sheet: &Sheet, anatomy: &Anatomy<'_>) -> M
                         (label)
                         textarea name="text" rows="12" required spellcheck="true" dir="auto" { "\n" (text) }
                     }
-                    p { button.primary { "Save and approve" } " " button.cancel type="reset" { "Cancel" } }
+                    p {
+                        button.primary name="then" value="approve" { "Save and approve" } " "
+                        button name="then" value="wait" { "Save" } " "
+                        button.cancel type="reset" { "Cancel" }
+                    }
                 }
+            }
+        }
+    }
+}
+
+/// A decision that needs a reason: behind a button, so that one press shows what will happen and the next one does it.
+pub(super) fn with_reason(
+    hidden: &Markup,
+    (id, key, summary): (&str, &str, &str),
+    path: &str,
+    button: &Markup,
+) -> Markup {
+    html! {
+        details class=(id) {
+            summary id=(id) aria-keyshortcuts=(key) { (summary) }
+            form method="post" action=(path) {
+                (hidden)
+                label {
+                    @if id == "changes" { "What should be different" } @else { "Reason" }
+                    input name="reason" required maxlength="500" autocomplete="off";
+                }
+                p { (button) " " button.cancel type="reset" { "Cancel" } }
             }
         }
     }

@@ -14,7 +14,7 @@ use super::view::PageContent;
 use super::visit::Visit;
 
 /// The navigation.
-const SECTIONS: [(&str, &str); 6] = [
+pub(super) const SECTIONS: [(&str, &str); 6] = [
     ("/", "Board"),
     ("/approvals", "Approvals"),
     ("/agents", "Agents"),
@@ -23,13 +23,14 @@ const SECTIONS: [(&str, &str); 6] = [
     ("/ledger", "Ledger"),
 ];
 
-const KEYS: [(&str, &str); 11] = [
-    ("j  k", "next, previous"),
+const KEYS: [(&str, &str); 12] = [
+    ("j  k", "next, previous; opens an approval"),
     ("Enter", "open"),
     ("a", "approve the open task"),
+    ("c", "request changes: type them, then Enter"),
     ("r", "reject it: type the reason, then Enter"),
-    ("e", "edit it, then approve"),
-    ("u", "undo the approval"),
+    ("e", "edit it"),
+    ("u", "undo the decision"),
     ("n", "new task"),
     ("/  Ctrl K", "search everything"),
     ("f", "filter the queue"),
@@ -69,14 +70,14 @@ fn whole(visit: &Visit, page: &Page, view: &PageContent) -> String {
         (DOCTYPE)
         html lang="en" {
             (head)
-            body data-seen=(fingerprint(&parts)) data-still[matches!(page, Page::NotFound)] {
+            body data-seen=(fingerprint(&parts)) data-still[matches!(page, Page::NotFound | Page::Bulk(_))] {
                 a.skip href="#main" { "Skip to content" }
                 header.top {
                     a.brand href="/" { "tollgate" }
                     span.workspace title=(plain(&root)) { (SafeText(&folder.unwrap_or(root))) }
                     form.find action="/search" role="search" aria-label="Search everything" {
                         input #find type="search" name="q" placeholder="Search" aria-label="Search everything" autocomplete="off"
-                            spellcheck="false" aria-keyshortcuts="/ Control+K";
+                            spellcheck="false" aria-keyshortcuts="/ Control+K" value=[page.searched()];
                         div #found hidden {}
                     }
                     span #live title="whether this page is live" {}

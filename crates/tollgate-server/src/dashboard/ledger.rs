@@ -108,7 +108,7 @@ pub(super) fn first_since(ledger: &Ledger, time: Timestamp) -> Result<u64> {
     first_after(ledger, time.checked_sub(SignedDuration::from_nanos(1)).unwrap_or(time))
 }
 
-fn tells(line: &Line, text: &str) -> bool {
+pub(super) fn tells(line: &Line, text: &str) -> bool {
     let json = line.json();
     let values = json["payload"].as_object().into_iter().flat_map(serde_json::Map::values);
     values.filter_map(Value::as_str).any(|value| value.contains(text))

@@ -19,6 +19,8 @@ pub(super) struct NewTaskForm {
     #[serde(default)]
     pub(super) action: String,
     #[serde(default)]
+    pub(super) due: String,
+    #[serde(default)]
     pub(super) body: String,
 }
 
@@ -56,6 +58,7 @@ pub(super) fn view(
                     input name="action" value=(typed.action) maxlength="128" autocomplete="off" spellcheck="false";
                 }
             }
+            label { "Due, if there is a day" input type="date" name="due" value=(typed.due); }
             label { "More text, in Markdown" textarea name="body" rows="10" dir="auto" { "\n" (typed.body) } }
             p { button.primary { "Add the task" } " " a href="/" { "Cancel" } }
         }

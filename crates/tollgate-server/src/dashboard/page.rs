@@ -14,16 +14,17 @@ use super::text::SafeText;
 use super::trouble::Trouble;
 use super::view::PageContent;
 use super::visit::Visit;
-use super::{agents, approvals, board, conflicts, ledger, new_task, search, task, tasks, turns};
+use super::{agents, approvals, board, bulk, conflicts, ledger, new_task, search, task, tasks, turns};
 
 /// The addresses of all pages.
-pub(super) const PATHS: [&str; 10] = [
+pub(super) const PATHS: [&str; 11] = [
     "/",
     "/new",
     "/search",
     "/tasks",
     "/tasks/{task}",
     "/approvals",
+    "/approvals/all",
     "/agents",
     "/conflicts",
     "/turns",
@@ -41,6 +42,7 @@ pub(super) enum Page {
     /// The form for a new task, as a person has filled it in, and why it was not added.
     New(Box<(NewTaskForm, Option<Trouble>)>),
     Approvals(approvals::ApprovalsQuery),
+    Bulk(bulk::BulkQuery),
     Agents,
     Conflicts(conflicts::ConflictsQuery),
     Turns,
@@ -68,6 +70,7 @@ impl Page {
             "/search" => Self::Search(Query::try_from_uri(uri).ok()?.0),
             "/new" => Self::New(Box::default()),
             "/approvals" => Self::Approvals(Query::try_from_uri(uri).ok()?.0),
+            "/approvals/all" => Self::Bulk(Query::try_from_uri(uri).ok()?.0),
             "/agents" => Self::Agents,
             "/conflicts" => Self::Conflicts(Query::try_from_uri(uri).ok()?.0),
             "/turns" => Self::Turns,
@@ -83,12 +86,20 @@ impl Page {
     pub(super) fn section(&self) -> &'static str {
         match self {
             Self::Board(_) | Self::Tasks(..) | Self::Task(_) | Self::New(_) => "/",
-            Self::Approvals(_) => "/approvals",
+            Self::Approvals(_) | Self::Bulk(_) => "/approvals",
             Self::Agents => "/agents",
             Self::Conflicts(_) => "/conflicts",
             Self::Turns => "/turns",
             Self::Ledger(_) => "/ledger",
             Self::Search(_) | Self::NotFound => "",
+        }
+    }
+
+    /// What the person has searched for.
+    pub(super) fn searched(&self) -> Option<&str> {
+        match self {
+            Self::Search(query) => Some(&query.q).filter(|q| !q.is_empty()).map(String::as_str),
+            _ => None,
         }
     }
 
@@ -108,6 +119,7 @@ impl Page {
             Self::Task(task) => task::view(visit, &open, task),
             Self::New(form) => Ok(new_task::view(visit, &open, &form.0, form.1.as_ref())),
             Self::Approvals(query) => approvals::view(visit, &open, query),
+            Self::Bulk(query) => bulk::view(visit, &open, query),
             Self::Agents => agents::view(visit, &open),
             Self::Conflicts(query) => conflicts::view(visit, &open, query),
             Self::Turns => turns::view(&open),

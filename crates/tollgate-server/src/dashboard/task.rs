@@ -34,11 +34,13 @@ pub(super) struct TaskQuery {
     acted: bool,
     /// Why that was not done.
     trouble: Option<Trouble>,
+    /// What the person had typed for it.
+    typed: Option<String>,
 }
 
 impl TaskQuery {
     pub(super) fn new(task: TaskName, acted: bool) -> Self {
-        Self { task, acted, trouble: None }
+        Self { task, acted, trouble: None, typed: None }
     }
 
     #[cfg(test)]
@@ -47,13 +49,19 @@ impl TaskQuery {
     }
 
     /// The page again, after something that was not done.
-    pub(super) fn again(task: TaskName, trouble: Trouble) -> Self {
-        Self { task, acted: false, trouble: Some(trouble) }
+    pub(super) fn again(task: TaskName, trouble: Trouble, typed: Option<String>) -> Self {
+        Self { task, acted: false, trouble: Some(trouble), typed }
     }
 }
 
 /// Everything about a task, under a heading of level 2.
-pub(super) fn show(sheet: &Sheet, visit: &Visit, open: &OpenWorkspace) -> Result<Markup> {
+/// `next` is the task to open after a decision about this one.
+pub(super) fn show(
+    sheet: &Sheet,
+    visit: &Visit,
+    open: &OpenWorkspace,
+    next: Option<&TaskName>,
+) -> Result<Markup> {
     let now = open.gate.workspace().now();
     let anatomy = Anatomy::of(&sheet.text);
     let history = history(open, &sheet.stored.name)?;
@@ -65,8 +73,8 @@ pub(super) fn show(sheet: &Sheet, visit: &Visit, open: &OpenWorkspace) -> Result
                 h2 #open-title { (SafeText(sheet.title())) }
                 p.state data-state=(sheet.stored.slot.state()) { (state_words(sheet.stored.slot.state()).0) }
             }
-            (facts(&sheet.stored, now))
-            @if is_pending { (decision(visit, sheet, &anatomy)) } @else { (actions(visit, sheet)) }
+            (facts(&sheet.stored, anatomy.draft.is_some(), now))
+            @if is_pending { (decision(visit, sheet, &anatomy, next)) } @else { (actions(visit, sheet)) }
             // Beside each other: rendering hides parts of a text, and a person approves all of it.
             div.both {
                 @if let Some(draft) = anatomy.draft.clone() {
@@ -129,7 +137,7 @@ fn raw(sheet: &Sheet, hash: Option<&str>) -> Markup {
     }
 }
 
-fn facts(stored: &Task, now: Timestamp) -> Markup {
+fn facts(stored: &Task, has_draft: bool, now: Timestamp) -> Markup {
     let is_pending = stored.slot.state() == State::PendingApproval;
     html! {
         dl.facts {
@@ -156,9 +164,9 @@ fn facts(stored: &Task, now: Timestamp) -> Markup {
                     (fact("Lease until", &html! { (exact(until)) }))
                 }
             } @else if let Some(agent) = &stored.record.released_by {
-                @let word = if is_pending { "Drafted by" } else { "Last owner" };
+                @let word = if is_pending && has_draft { "Drafted by" } else { "Last owner" };
                 (fact(word, &html! { span.agent { (agent) } }))
-            } @else if is_pending {
+            } @else if is_pending && has_draft {
                 (fact("Drafted by", &html! { "unknown: a person or another program put it here" }))
             }
             @if stored.record.attempts > 0 { (fact("Attempts", &html! { (stored.record.attempts) })) }
@@ -166,7 +174,7 @@ fn facts(stored: &Task, now: Timestamp) -> Markup {
             @if let Some(approval) = &stored.record.approval {
                 (fact("Approved", &html! { "by " (SafeText(&approval.by)) ", " (ago(approval.at, now)) }))
             }
-            @if is_pending { (fact("Drafted", &html! { (ago(stored.modified, now)) })) }
+            @if is_pending && has_draft { (fact("Drafted", &html! { (ago(stored.modified, now)) })) }
             @else { (fact("Changed", &html! { (ago(stored.modified, now)) })) }
         }
     }
@@ -218,11 +226,11 @@ pub(super) fn view(visit: &Visit, open: &OpenWorkspace, query: &TaskQuery) -> Re
     let last = tail.iter().find(|line| line.event.keys().task == Some(query.task.as_str()));
     let main = html! {
         h1.unseen { "Task" }
-        @if let Some(trouble) = &query.trouble { (trouble.show(None)) }
+        @if let Some(trouble) = &query.trouble { (trouble.show(query.typed.as_deref())) }
         @if let (true, Some(line)) = (query.acted, last) {
             div.said { ol.lines role="status" { (sentence(line, now)) } }
         }
-        (show(&sheet, visit, open)?)
+        (show(&sheet, visit, open, None)?)
     };
     let status = query.trouble.as_ref().map_or(axum::http::StatusCode::OK, Trouble::status);
     Ok(PageContent { status, ..PageContent::new(sheet.title(), main) })

@@ -1,8 +1,10 @@
 //! What a person can do with a task that does not wait for approval, as forms.
 
 use maud::{Markup, html};
+use tollgate::digest::Digest;
 use tollgate::vault::state::State;
 
+use super::decision_form::with_reason;
 use super::new_task::priorities;
 use super::sheet::Sheet;
 use super::text::encode;
@@ -31,6 +33,7 @@ pub(super) fn actions(visit: &Visit, sheet: &Sheet) -> Markup {
                         button { "Change" span.unseen { " the priority" } }
                     }
                 }
+                @if let Some(seen) = &sheet.exact { (text_and_end(&token, seen, sheet, &path)) }
                 @if stored.record.attempts > 0 { (one(&token, &path("retry"), "Retry now", "Its attempts are counted from zero.")) }
             }
         },
@@ -47,6 +50,7 @@ pub(super) fn actions(visit: &Visit, sheet: &Sheet) -> Markup {
         State::Rejected => html! {
             section.actions aria-label="Actions" {
                 (one(&token, &path("retry"), "Retry", "Moves it back to Needs action. Its attempts are counted from zero."))
+                (one(&token, &path("undo"), "Decide again", "Moves it to Pending approval."))
             }
         },
         State::Approved => html! {
@@ -58,11 +62,27 @@ pub(super) fn actions(visit: &Visit, sheet: &Sheet) -> Markup {
     }
 }
 
+/// Forms that change the text of a task that nobody has claimed, and that cancel it.
+fn text_and_end(token: &Markup, seen: &Digest, sheet: &Sheet, path: &dyn Fn(&str) -> String) -> Markup {
+    let hidden = html! { (token) input type="hidden" name="seen" value=(seen); };
+    html! {
+        details.edit {
+            summary #edit aria-keyshortcuts="e" { "Edit the text" }
+            form method="post" action=(path("text")) {
+                (hidden)
+                label { "Task text" textarea name="text" rows="12" required spellcheck="true" dir="auto" { "\n" (sheet.text) } }
+                p { button.primary { "Save" } " " button.cancel type="reset" { "Cancel" } }
+            }
+        }
+        (with_reason(&hidden, ("reject", "r", "Cancel the task"), &path("cancel"), &html! { button.danger { "Move it to Rejected" } }))
+    }
+}
+
 fn one(token: &Markup, path: &str, button: &str, note: &str) -> Markup {
     html! { form method="post" action=(path) { (token) button { (button) } span.quiet { (note) } } }
 }
 
-/// The button that takes an approval back, for the notice after a decision.
+/// The button that takes an approval or a rejection back, for the notice after a decision.
 pub(super) fn undo(visit: &Visit, task: &str) -> Markup {
     html! {
         form.undo method="post" action=(format!("/tasks/{}/undo", encode(task))) {

@@ -3,12 +3,12 @@
 use jiff::Timestamp;
 use maud::{Markup, html};
 use tollgate::error::Fault;
-use tollgate::vault::Vault;
 use tollgate::vault::brief::Priority;
 use tollgate::vault::state::{Slot, State};
 use tollgate::vault::store::TaskSummary;
+use tollgate::vault::{TaskName, Vault};
 
-use super::text::{SafeText, age, encode, plain};
+use super::text::{SafeText, age, encode, exact, plain};
 
 /// One task as a row of a list.
 pub(super) struct TaskRow {
@@ -21,6 +21,9 @@ pub(super) struct TaskRow {
     attempts: u32,
     reason: Option<String>,
     has_expired: bool,
+    due: Option<Timestamp>,
+    /// The tasks that it waits for.
+    blocked_by: Vec<TaskName>,
     since: Timestamp,
 }
 
@@ -44,6 +47,8 @@ pub(super) fn rows(vault: &Vault, listed: &[TaskSummary], now: Timestamp) -> Vec
             attempts: 0,
             reason: None,
             has_expired: false,
+            due: listed.brief.as_ref().ok().and_then(|brief| brief.due),
+            blocked_by: blocked_by(vault, listed, now),
             since: listed.modified,
         };
         // A task in a final state has no claim record. If the task has moved since it was listed, the next read shows it.
@@ -73,7 +78,24 @@ pub(super) fn rows(vault: &Vault, listed: &[TaskSummary], now: Timestamp) -> Vec
     rows
 }
 
+/// The tasks that must be done before this one can be claimed, and are not.
+fn blocked_by(vault: &Vault, listed: &TaskSummary, now: Timestamp) -> Vec<TaskName> {
+    let Ok(brief) = &listed.brief else { return Vec::new() };
+    let is_done = |task: &TaskName| matches!(vault.store().get(task, Some(State::Done), now), Ok(Some(_)));
+    let before = brief.after.iter().filter(|_| listed.slot.state().is_claimable());
+    before.filter(|task| !is_done(task)).cloned().collect()
+}
+
 impl TaskRow {
+    /// Its file name.
+    pub(super) fn name(&self) -> &str {
+        &self.task
+    }
+
+    pub(super) fn state(&self) -> State {
+        self.slot.state()
+    }
+
     /// The agent that works on it; empty if none does.
     pub(super) fn agent(&self) -> &str {
         self.slot.agent().map_or("", |agent| agent.as_str())
@@ -96,6 +118,12 @@ impl TaskRow {
                 @if let Some(action) = &self.action { span.action { (SafeText(action)) } }
                 @if self.attempts > 1 { span { "attempt " (self.attempts) } }
                 @if self.has_expired { span.bad { "lease expired" } }
+                @if let Some(due) = self.due.filter(|_| !self.slot.state().is_final()) {
+                    span.due.bad[due < now] { "due " (exact(due).get(..10).unwrap_or_default()) }
+                }
+                @for before in &self.blocked_by {
+                    span.blocked { "blocked by " (SafeText(before.stem())) }
+                }
                 @if let Some(broken) = &self.broken { span.bad { "unreadable: " (SafeText(broken)) } }
                 @if let Some(reason) = &self.reason { span.reason { (SafeText(reason)) } }
                 (age(self.since, now))

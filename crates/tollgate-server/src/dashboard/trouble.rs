@@ -12,7 +12,7 @@ pub(super) enum Trouble {
     Changed,
     /// The form did not come from a page of this server, or it is older than the last restart.
     Forged,
-    /// A rejection without a reason.
+    /// A rejection, or a request for changes, without a reason.
     NoReason,
     /// Another reason, as a sentence.
     Other(String),
@@ -42,8 +42,8 @@ impl Trouble {
                             " Nothing was decided. The server may have been restarted since you opened the page; decide again."
                         },
                         Self::NoReason => {
-                            strong { "A rejection needs a reason." }
-                            " Nothing was decided. Give a reason, so that the author of the task can act on it."
+                            strong { "This decision needs a reason." }
+                            " Nothing was decided. Give a reason, so that the author or the agent can act on it."
                         },
                         Self::Other(sentence) => { strong { "Nothing was decided." } " " (SafeText(sentence)) "." },
                     }

@@ -6,7 +6,7 @@ use crate::browser::{Browser, DESKTOP, PHONE, Screen};
 use crate::install::{axe, browser};
 use crate::world::World;
 
-const PAGES: [&str; 12] = [
+const PAGES: [&str; 13] = [
     "/",
     "/search?q=w",
     "/new",
@@ -15,6 +15,7 @@ const PAGES: [&str; 12] = [
     "/tasks/x.md",
     "/approvals",
     "/approvals?decided=x.md",
+    "/approvals/all?action=pay",
     "/agents",
     "/conflicts",
     "/turns",

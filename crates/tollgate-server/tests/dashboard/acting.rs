@@ -63,6 +63,49 @@ fn a_rejected_task_is_retried() {
 }
 
 #[test]
+fn the_text_of_a_task_is_edited_unless_it_has_changed() {
+    let world = World::new();
+    world.add("x", "---\npriority: high\n---\n# Do it\n");
+    let visitor = world.visits("/tasks/x.md");
+    visitor.reply.has("name=\"text\"").has("priority: high\n---\n# Do it");
+    let unreadable = visitor.sends("/tasks/x.md/text", &[("text", "---\npriority: banana\n---\n# Do it\n")]);
+    assert_eq!(unreadable.status, 409);
+    unreadable.has("an agent could not read this task").has("You had written").has("banana");
+    assert_eq!(visitor.sends("/tasks/x.md/text", &[("text", "# Do it well\r\n\r\nToday.\r\n")]).status, 303);
+    assert_eq!(world.text("x"), "# Do it well\n\nToday.\n");
+    // The first page shows a text that is not there any more.
+    let late = visitor.sends("/tasks/x.md/text", &[("text", "# Something else\n")]);
+    assert_eq!(late.status, 409);
+    late.has("The task was changed while you were looking at it").has("Something else");
+    let page = world.visits("/tasks/x.md");
+    world.claims("blue", "x");
+    assert_eq!(page.sends("/tasks/x.md/text", &[("text", "# Too late\n")]).status, 409);
+    assert!(!world.text("x").contains("Too late"));
+}
+
+#[test]
+fn a_task_is_cancelled_with_a_reason_before_anybody_claims_it() {
+    let world = World::new();
+    world.add("x", "please");
+    let visitor = world.visits("/tasks/x.md");
+    assert_eq!(visitor.sends("/tasks/x.md/cancel", &[("reason", " ")]).status, 400);
+    assert_eq!(world.state("x"), State::NeedsAction);
+    assert_eq!(visitor.sends("/tasks/x.md/cancel", &[("reason", "not needed")]).status, 303);
+    assert_eq!(world.state("x"), State::Rejected);
+    assert!(world.text("x").contains("**Reason**: not needed"));
+    assert_eq!(visitor.sends("/tasks/x.md/cancel", &[("reason", "again")]).status, 409);
+}
+
+#[test]
+fn a_due_date_is_given_and_shown() {
+    let world = World::new();
+    let visitor = world.visits("/new");
+    assert_eq!(visitor.sends("/tasks", &[("title", "Pay"), ("due", "2020-01-02")]).status, 303);
+    assert_eq!(visitor.sends("/tasks", &[("title", "Plan"), ("due", "2999-01-02")]).status, 303);
+    world.hears("/tasks?state=Needs_Action", "due 2999-01-02").has("due bad\">due 2020-01-02");
+}
+
+#[test]
 fn a_claimed_task_is_given_back_but_not_a_later_claim() {
     let Some(mut browser) = browser() else { return };
     let world = World::new();

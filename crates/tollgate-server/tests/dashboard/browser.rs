@@ -148,7 +148,10 @@ impl Browser {
     pub(crate) fn opens(&mut self, world: &World, path: &str) {
         self.origin = format!("http://{}", world.address);
         self.ask("POST", "/url", json!({"url": format!("{}{}", self.origin, world.with_secret(path))}));
-        self.until("document.getElementById('live')?.textContent === 'live'");
+        // A page that does not update itself is never live.
+        self.until(
+            "'still' in document.body.dataset || document.getElementById('live')?.textContent === 'live'",
+        );
     }
 
     /// Goes to another page of the same server.

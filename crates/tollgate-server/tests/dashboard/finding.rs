@@ -15,14 +15,59 @@ fn search_finds_tasks_by_title_and_name_agents_and_files() {
     world.add("t-2", "# Feed the cat\n");
     world.conflict("src/plants.rs");
     let page = world.hears("/search?q=PLANTS", "src/plants.rs");
-    page.has("/tasks/t-1.md\">Water the &lt;b&gt;plants&lt;/b&gt;</a>").lacks("Feed the cat").lacks("<b>");
+    page.has("/tasks/t-1.md\"")
+        .has("Water the &lt;b&gt;plants&lt;/b&gt;</a>")
+        .lacks("Feed the cat")
+        .lacks("<b>");
+    page.has("value=\"PLANTS\"");
     world.gets("/search?q=t-2").has("Feed the cat").lacks("Water");
     world.gets("/search?q=blu").has("/ledger?agent=blue\">blue</a>");
     world.gets("/search?q=clou").has("agent=cloud");
-    world.gets("/search?q=nowhere").has("Nothing has this in its name").has("/ledger?text=nowhere");
-    world.gets("/search").lacks("Nothing has this");
+    world.gets("/search?q=nowhere").has("Nothing was found").has("/ledger?text=nowhere");
+    world.gets("/search?typing=true&q=nowhere").has("Nothing has this in its name");
+    world.gets("/search").lacks("Nothing");
     let hostile = world.gets("/search?q=%22%3E%3Cscript%3Ealert(1)%3C%2Fscript%3E");
     hostile.lacks("<script>alert");
+}
+
+#[test]
+fn search_reads_texts_counts_states_and_has_pages() {
+    let world = World::new();
+    for number in 0..40 {
+        world.add(&format!("t-{number}"), "# Same title\n\nAbout a login that fails.\n");
+    }
+    world.add("pay", "---\naction: pay\npriority: high\nafter: [t-1]\n---\n# Another login\n");
+    world.claims("blue", "t-0");
+    let page = world.hears("/search?q=LOGIN", "In progress 1");
+    page.has("41 tasks").has("all 41").has("Needs action 40").has("1 to 30 of 41").has("rel=\"next\"");
+    // Titles are the same, so names tell the tasks apart.
+    page.has("<code>t-1.md</code>").has("<code>t-2.md</code>");
+    let next = world.gets("/search?q=login&from=30");
+    next.has("31 to 41 of 41").has("rel=\"prev\"").lacks("rel=\"next\"");
+    world.gets("/search?q=login&state=In_Progress").has("<code>t-0.md</code>").lacks("<code>t-1.md</code>");
+    world.gets("/search?q=login&agent=blue").has("<code>t-0.md</code>").lacks("<code>t-1.md</code>");
+    world.gets("/search?priority=high").has("<code>pay.md</code>").lacks("<code>t-1.md</code>");
+    world.gets("/search?action=pay").has("<code>pay.md</code>").lacks("<code>t-1.md</code>");
+    world
+        .gets("/search?blocked=true")
+        .has("<code>pay.md</code>")
+        .has("blocked by t-1")
+        .lacks("<code>t-1.md</code>");
+    // While somebody types, only names and titles count.
+    world
+        .gets("/search?typing=true&q=login")
+        .has("Another login")
+        .lacks("Same title")
+        .has("Search in texts, too");
+    world.gets("/search?typing=true&q=conf").has("href=\"/conflicts\"");
+    world.gets("/search?typing=true&q=new").has("href=\"/new\"");
+    let done = world.claims("red", "t-1");
+    world
+        .vault()
+        .release(&done.task, &done.claim.id, &tollgate::vault::Release::success(), jiff::Timestamp::now())
+        .unwrap()
+        .unwrap();
+    world.hears("/search?blocked=true", "Nothing was found");
 }
 
 #[test]

@@ -6,9 +6,10 @@ use crate::browser::Screen;
 use crate::install::browser;
 use crate::lively::lively;
 
-const PAGES: [(&str, &str); 7] = [
+const PAGES: [(&str, &str); 8] = [
     ("board", "/?span=24h"),
     ("approvals", "/approvals"),
+    ("together", "/approvals/all?action=pay"),
     ("task", "/tasks/import-csv.md"),
     ("agents", "/agents"),
     ("conflicts", "/conflicts"),

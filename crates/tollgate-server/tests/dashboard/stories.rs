@@ -2,7 +2,7 @@
 
 use tollgate::vault::state::State;
 
-use crate::browser::ENTER;
+use crate::browser::{Browser, ENTER, PHONE};
 use crate::install::browser;
 use crate::world::World;
 
@@ -69,13 +69,19 @@ fn approve_and_reject_with_keys_alone() {
     }
     browser.opens(&world, "/approvals");
     browser.shows("coins for first");
-    // Open the second task from the list.
+    // The task that is highlighted is the one that is open, so it is the one that keys decide about.
+    let highlighted = |browser: &Browser, task: &str| {
+        browser.shows(&format!("coins for {task}"));
+        browser.until(&format!("document.querySelector('ol.queue [aria-current]').textContent === '{task}'"));
+        browser.until("document.getElementById('live').textContent === 'live'");
+    };
+    highlighted(&browser, "first");
     browser.presses("j");
-    browser.until("document.activeElement.textContent === 'second'");
-    browser.presses("kj");
-    browser.presses(ENTER);
-    browser.shows("coins for second");
-    browser.until("document.getElementById('live').textContent === 'live'");
+    highlighted(&browser, "second");
+    browser.presses("j");
+    highlighted(&browser, "third");
+    browser.presses("k");
+    highlighted(&browser, "second");
     browser.presses("a");
     browser.shows("ada approved second");
     assert_eq!(world.state("second"), State::Approved);
@@ -83,13 +89,21 @@ fn approve_and_reject_with_keys_alone() {
         (world.state("first"), world.state("third")),
         (State::PendingApproval, State::PendingApproval)
     );
-    // No task is open now, so a stray key press decides nothing. The next task has the focus.
-    browser.until("document.getElementById('live').textContent === 'live'");
-    browser.presses("a");
-    browser.until("document.activeElement.textContent === 'first'");
-    browser.presses(ENTER);
-    browser.shows("coins for first");
-    browser.until("document.getElementById('live').textContent === 'live'");
+    // The next task has opened by itself. For a moment, neither a key nor a second click decides about it.
+    highlighted(&browser, "third");
+    browser.script(
+        "const early = new KeyboardEvent('keydown', {key: 'a', bubbles: true});
+         Object.defineProperty(early, 'timeStamp', {value: 300});
+         document.body.dispatchEvent(early)",
+    );
+    browser.until(
+        "document.querySelector('.decision').getAnimations().some((one) => one.animationName === 'arm') \
+         || performance.now() > 600",
+    );
+    browser.until("performance.now() > 700");
+    assert_eq!(world.state("third"), State::PendingApproval);
+    browser.presses("k");
+    highlighted(&browser, "first");
     browser.presses("r");
     browser.until("document.activeElement.name === 'reason'");
     browser.presses("ja, too dear");
@@ -98,6 +112,72 @@ fn approve_and_reject_with_keys_alone() {
     assert_eq!(world.state("first"), State::Rejected);
     assert!(world.text("first").contains("ja, too dear"));
     assert_eq!(world.state("third"), State::PendingApproval);
+    // The rejection was a mistake.
+    highlighted(&browser, "third");
+    browser.presses("u");
+    highlighted(&browser, "first");
+    world.becomes("first", State::PendingApproval);
+    browser.presses("c");
+    browser.until("document.activeElement.closest('.changes')");
+    browser.presses("nine coins");
+    browser.presses(ENTER);
+    browser.shows("ada wants");
+    assert_eq!(world.state("first"), State::NeedsAction);
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn a_key_opens_a_task_that_has_the_focus_but_is_not_open() {
+    let Some(mut browser) = browser() else { return };
+    let world = World::new();
+    world.drafted("first", "coins for first");
+    world.drafted("second", "coins for second");
+    browser.opens(&world, "/approvals");
+    browser.shows("coins for first");
+    browser.script("document.querySelector('ol.queue li:nth-child(2) a').focus()");
+    browser.presses("a");
+    browser.shows("coins for second");
+    assert_eq!(
+        (world.state("first"), world.state("second")),
+        (State::PendingApproval, State::PendingApproval)
+    );
+}
+
+#[test]
+fn a_phone_shows_the_queue_first_and_then_the_chosen_task() {
+    let Some(mut browser) = browser() else { return };
+    let world = World::new();
+    for task in ["first", "second"] {
+        world.drafted(task, &format!("coins for {task}"));
+    }
+    browser.looks_like(PHONE);
+    browser.opens(&world, "/approvals");
+    let top = |css: &str| format!("document.querySelector('{css}').getBoundingClientRect().top");
+    browser.until(&format!("{} < 400", top("ol.queue")));
+    browser.until("!document.querySelector('.sheet').offsetParent");
+    browser.clicks("ol.queue li:nth-child(2) a");
+    browser.shows("coins for second");
+    browser.until(&format!("{} < {}", top(".sheet"), top("ol.queue")));
+    assert_eq!(browser.overflow(), 0);
+}
+
+#[test]
+fn tasks_of_one_action_are_looked_at_and_decided_on_one_page() {
+    let Some(mut browser) = browser() else { return };
+    let world = World::new();
+    for task in ["first", "second", "third"] {
+        world.drafted(task, &format!("coins for {task}"));
+    }
+    browser.opens(&world, "/approvals");
+    browser.clicks(".together a");
+    for task in ["first", "second", "third"] {
+        browser.shows(&format!("coins for {task}"));
+    }
+    browser.clicks(".bulk li:nth-child(2) input");
+    browser.clicks(".bulk button.primary");
+    browser.shows("2 tasks were approved");
+    let states = ["first", "second", "third"].map(|task| world.state(task));
+    assert_eq!(states, [State::Approved, State::PendingApproval, State::Approved]);
     assert_eq!(browser.complaints(), Vec::<String>::new());
 }
 

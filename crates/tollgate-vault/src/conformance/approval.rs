@@ -42,6 +42,42 @@ pub(super) fn an_approval_is_taken_back_until_somebody_executes_it(fresh: Fresh<
     );
 }
 
+pub(super) fn a_draft_is_sent_back_with_a_reason(fresh: Fresh<'_>) {
+    let world = &World::new(fresh());
+    let task = drafted(world, "x");
+    let offered = world.get(&task).record.offered;
+    let retry = |reason, now| world.vault.retry(&task, "ada", reason, at(now));
+    assert!(
+        retry(None, 3).is_err() && retry(Some(" "), 3).is_err(),
+        "the agent needs to know what to change"
+    );
+    assert_eq!(world.slot(&task), Some(Slot::PENDING));
+    let landed = retry(Some("nine coins,\nnot ten"), 4).expect("no fault").expect("it waits");
+    assert_eq!(landed.slot, Slot::NEEDS_ACTION);
+    let text = world.text(&task);
+    assert!(text.contains("**Retried By**: ada\n"), "{text}");
+    assert!(text.contains("**Reason**: nine coins,\n  not ten\n"), "{text}");
+    // The agent drafts again, and a person decides about what it offers now.
+    let claimed = world.claim(&task, "cloud", ClaimKind::Leased, 5);
+    assert_eq!(claimed.claim.mode, Mode::Draft);
+    assert_eq!(world.release(&claimed, &Release::success(), 6), State::PendingApproval);
+    assert!(world.get(&task).record.offered != offered, "another text is offered");
+    assert_eq!(world.kinds(&task), ["CLAIM", "RELEASE", "APPROVAL", "CLAIM", "RELEASE"]);
+}
+
+pub(super) fn a_rejection_is_taken_back(fresh: Fresh<'_>) {
+    let world = &World::new(fresh());
+    let task = drafted(world, "x");
+    world.vault.reject(&task, "me", "too dear", at(3)).expect("no fault").expect("it waits");
+    let landed = world.vault.take_back(&task, "me", at(4)).expect("no fault").expect("it was rejected");
+    assert_eq!(landed.slot, Slot::PENDING);
+    assert_eq!(world.denied(&task, "local", 5), DenialReason::NotEligible, "nobody has approved it");
+    assert_eq!(world.get(&task).record.offered, None, "a move does not approve it");
+    world.vault.approve(&task, "me", None, at(6)).expect("no fault").expect("it waits again");
+    let executing = world.claim(&task, "local", ClaimKind::Leased, 7);
+    assert_eq!(world.release(&executing, &Release::success(), 8), State::Done);
+}
+
 pub(super) fn an_approval_is_for_this_text_and_once(fresh: Fresh<'_>) {
     let world = &World::new(fresh());
     let task = drafted(world, "x");

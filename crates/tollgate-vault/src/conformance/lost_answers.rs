@@ -189,7 +189,7 @@ fn verbs() -> Vec<VerbCase> {
             prepare: |world, task| {
                 world.vault.reject(task, "me", "no", at(1)).expect("no fault").expect("it is there");
             },
-            act: |vault, task| matches!(vault.retry(task, "me", at(3)), Ok(Ok(_))),
+            act: |vault, task| matches!(vault.retry(task, "me", None, at(3)), Ok(Ok(_))),
             to: Slot::NEEDS_ACTION,
         },
         VerbCase {

@@ -38,7 +38,7 @@ pub use harness::{ByHand, Fresh, Harness, Interrupt, Interrupted};
 
 /// All checks.
 pub fn run(fresh: Fresh<'_>) {
-    let checks: [fn(Fresh<'_>); 35] = [
+    let checks: [fn(Fresh<'_>); 37] = [
         life::a_task_is_added_once,
         life::a_task_goes_through_its_life,
         life::a_stale_step_does_nothing,
@@ -62,6 +62,8 @@ pub fn run(fresh: Fresh<'_>) {
         pause::a_person_ends_a_pause,
         pause::a_rejected_task_is_retried_with_all_its_attempts,
         approval::an_approval_is_taken_back_until_somebody_executes_it,
+        approval::a_draft_is_sent_back_with_a_reason,
+        approval::a_rejection_is_taken_back,
         person::a_person_edits_a_task_that_nobody_has_claimed,
         person::a_person_returns_a_claim,
         recovery::a_dead_owner_is_replaced_and_fenced_off,

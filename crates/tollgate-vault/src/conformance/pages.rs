@@ -73,7 +73,10 @@ pub(super) fn pages_of_the_queue_say_what_a_scan_says(fresh: Fresh<'_>) {
     decided("sent", false);
     decided("rejected", true);
     decided("retried", true);
-    vault.retry(&"retried".parse().expect("a name"), "me", at(4)).expect("no fault").expect("it is back");
+    vault
+        .retry(&"retried".parse().expect("a name"), "me", None, at(4))
+        .expect("no fault")
+        .expect("it is back");
     let _owned = claim("owned", "blue");
     for (task, text) in [("edited", "---\npriority: p0\n---\n"), ("mended", "---\npriority: p0\n---\nnow\n")]
     {

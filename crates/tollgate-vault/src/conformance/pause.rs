@@ -83,7 +83,7 @@ pub(super) fn a_person_ends_a_pause(fresh: Fresh<'_>) {
     world.fails(&retried, 0);
     world.fails(&retried, 10);
     world.pauses(&retried, 10, 70);
-    let retry = |task: &TaskName, now| world.vault.retry(task, "ada", at(now)).expect("no fault");
+    let retry = |task: &TaskName, now| world.vault.retry(task, "ada", None, at(now)).expect("no fault");
     assert_eq!(retry(&retried, 11).expect("it pauses").slot, Slot::NEEDS_ACTION);
     assert_eq!(retry(&retried, 12).map(drop), Err(Denial::NothingToRetry(retried.clone())));
     assert_eq!(world.get(&retried).record.attempts, 0);
@@ -94,7 +94,7 @@ pub(super) fn a_person_ends_a_pause(fresh: Fresh<'_>) {
 pub(super) fn a_rejected_task_is_retried_with_all_its_attempts(fresh: Fresh<'_>) {
     let world = pausing(fresh());
     let task = world.add("x", "text");
-    let retry = |task: &TaskName, now| world.vault.retry(task, "ada", at(now)).expect("no fault");
+    let retry = |task: &TaskName, now| world.vault.retry(task, "ada", None, at(now)).expect("no fault");
     assert_eq!(retry(&name("nowhere"), 0).map(drop), Err(Denial::Missing(name("nowhere"))));
     for (now, state) in [(0, State::NeedsAction), (10, State::NeedsAction), (70, State::Rejected)] {
         assert_eq!(world.fails(&task, now), state);

@@ -110,7 +110,7 @@ pub(super) fn interrupted_steps_are_healed(fresh: Fresh<'_>) {
         |world, task| decisions::reject(&world.get(task), "me", "no", at(2)).expect("a step"),
         |world, task| {
             world.vault.reject(task, "me", "no", at(2)).expect("no fault").expect("it is there");
-            decisions::retry(&world.get(task), "me", at(3)).expect("a step")
+            decisions::retry(&world.get(task), "me", None, at(3)).expect("a step")
         },
         |world, task| rules::ask(&world.get(task), "it is in doubt", at(2)).expect("a step"),
     ];

@@ -441,7 +441,7 @@ fn change_of(step: &Step, file: &File, len: u64) -> io::Result<Option<TextChange
         | TextEdit::Progress(..)
         | TextEdit::Draft(..)
         | TextEdit::Reject(..)
-        | TextEdit::Retry(_)
+        | TextEdit::Retry(..)
         | TextEdit::Ask(_) => len.saturating_sub(1),
     };
     let end = read_range(file, start, len)?;

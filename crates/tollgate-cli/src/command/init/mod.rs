@@ -464,7 +464,7 @@ fn remove(
     }
 }
 
-/// Removes the vault's folders if all of them are empty, and the vault if nothing else is in it. Whether they are.
+/// Removes the vault's folders if all of them are empty, and the vault if nothing else is in it. Whether it is gone.
 fn remove_empty_vault(vault: &Path) -> bool {
     let is_empty = |folder: &PathBuf| fs::read_dir(folder).map_or(true, |mut names| names.next().is_none());
     let folders = State::ALL.map(|state| vault.join(state.as_str()));
@@ -474,6 +474,6 @@ fn remove_empty_vault(vault: &Path) -> bool {
     for folder in &folders {
         let _ = fs::remove_dir(folder);
     }
-    let _ = fs::remove_dir(vault);
-    true
+    // It may have state, which init did not add and does not remove.
+    fs::remove_dir(vault).is_ok() || !vault.exists()
 }

@@ -58,18 +58,24 @@ pub(crate) struct TaskRejectArgs {
     reason: String,
 }
 
-/// Retry a task that was rejected, or that is paused after a failed attempt
+/// Retry a task that was rejected, that is paused after a failed attempt, or whose draft should be different
 ///
-/// The task goes back to `Needs_Action`, its attempts are counted from zero, and it can be claimed at once. Shows the task and
-/// asks. Like `approve`, it needs a terminal: an agent cannot undo a rejection.
+/// The task goes back to `Needs_Action`, its attempts are counted from zero, and it can be claimed at once. A draft that waits
+/// for approval goes back to an agent with `--reason`, which says what should be different. Shows the task and asks. Like
+/// `approve`, it needs a terminal: an agent cannot undo a rejection.
 #[derive(Debug, Args)]
-#[command(after_help = "Example\n  tollgate task retry pay-the-rent")]
+#[command(
+    after_help = "Examples\n  tollgate task retry pay-the-rent\n  tollgate task retry pay-the-rent --reason 'pay half of it now'"
+)]
 pub(crate) struct TaskRetryArgs {
     /// Task name, with or without `.md`
     task: TaskName,
     /// Name of the person who decides [default: your user name]
     #[arg(long, value_name = "WHO")]
     by: Option<String>,
+    /// What should be different this time, for the agent; a draft needs it
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true, value_parser = prose)]
+    reason: Option<String>,
 }
 
 /// Return a task that an agent has claimed
@@ -225,14 +231,22 @@ pub(crate) fn retry(invocation: &Invocation, args: &TaskRetryArgs) -> Result<Ans
     };
     // If there is nothing to retry, nobody is asked: the vault says why.
     let retryable = deciding.tasks.vault.retryable(&args.task, invocation.now())?;
-    if let Some(state) = retryable.map(|task| task.slot.state())
+    let state = retryable.map(|task| task.slot.state());
+    if state == Some(State::PendingApproval) && args.reason.is_none() {
+        return Err(CliError::usage(
+            format!("`{}` has a draft, and an agent needs to know what should be different", args.task),
+            "give `--reason TEXT`, or run `tollgate task approve` or `tollgate task reject`",
+        ));
+    }
+    if let Some(state) = state
         && let Some((found, bytes)) = deciding.found(&args.task, Some(state))?
         && let Err(answer) = deciding.agreed(&found, &bytes, "retry")?
     {
         return Ok(answer);
     }
     let PersonDecision { tasks, by, .. } = &deciding;
-    let decided = with_retry(|| tasks.vault.retry(&args.task, by, invocation.now()), &sleep)?;
+    let decided =
+        with_retry(|| tasks.vault.retry(&args.task, by, args.reason.as_deref(), invocation.now()), &sleep)?;
     said(&args.task, decided, ("retry", "retried"), by)
 }
 

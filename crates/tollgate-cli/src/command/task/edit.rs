@@ -24,10 +24,10 @@ use crate::invocation::Invocation;
 use crate::surroundings::Surroundings;
 use crate::words;
 
-/// Edit a task in `Needs_Action` with your editor: its priority, due date, action and body
+/// Edit a task in `Needs_Action` or `Pending_Approval` with your editor: its priority, due date, action, body and draft
 ///
 /// Opens a copy of the task in `VISUAL` or `EDITOR`, else `vi`. The new text becomes the task in one step, on every store,
-/// unless somebody has claimed or changed the task in the meantime. If it cannot be stored, the command keeps it in a file and says
+/// unless somebody has claimed or changed the task in the meantime. A draft still waits for approval. If it cannot be stored, the command keeps it in a file and says
 /// where. Like `approve`, it needs a terminal.
 #[derive(Debug, Args)]
 #[command(after_help = "Example\n  EDITOR='code --wait' tollgate task edit pay-the-rent")]
@@ -45,7 +45,11 @@ pub(crate) fn run(invocation: &Invocation, args: &TaskEditArgs) -> Result<Answer
         Ok(deciding) => deciding,
         Err(answer) => return Ok(answer),
     };
-    let Some((found, bytes)) = deciding.found(task, Some(State::NeedsAction))? else {
+    let waiting = match deciding.found(task, Some(State::NeedsAction))? {
+        None => deciding.found(task, Some(State::PendingApproval))?,
+        unclaimed => unclaimed,
+    };
+    let Some((found, bytes)) = waiting else {
         // The vault says why not.
         let denied =
             deciding.tasks.vault.edit(task, &deciding.by, Digest::of(b""), "text", invocation.now())?;

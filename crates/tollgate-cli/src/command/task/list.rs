@@ -26,7 +26,7 @@ pub(crate) struct TaskListArgs {
     state: Option<State>,
 }
 
-/// Print figures per agent: active claims, all claims, lost races, the share of claims without error
+/// Print figures per agent: active claims, all claims, lost races, how many attempts succeeded
 ///
 /// The figures are stored as sums, so the cost does not grow with the ledger.
 #[derive(Debug, Args)]

@@ -135,6 +135,11 @@ tollgate task retry paint --json
 tollgate task claim paint --agent blue
 ? tollgate task retry paint
 ? tollgate task retry missing
+tollgate task claim pay-the-rent --agent cloud
+tollgate task draft pay-the-rent --claim-id $CLAIM 'Transfer 900 EUR'
+tollgate task release pay-the-rent --claim-id $CLAIM
+? tollgate task retry pay-the-rent
+? tollgate task retry pay-the-rent --reason 'pay half of it now'
 tollgate task list",
     ),
     (

@@ -140,11 +140,27 @@
     if (at < 0) at = tasks.findIndex((task) => task.hasAttribute("aria-current"));
     const next = at < 0 ? (step > 0 ? 0 : tasks.length - 1) : Math.min(Math.max(at + step, 0), tasks.length - 1);
     tasks[next].focus();
+    // In the queue, the task that is highlighted is the one that keys decide about, so it opens.
+    if (tasks[next].closest("ol.queue") && !tasks[next].hasAttribute("aria-current")) tasks[next].click();
+  }
+
+  // Keys decide only about the task that the person sees: not about one that has just opened by itself after a decision, and
+  // not about the open one while another is highlighted, which they open instead.
+  function decides(event) {
+    if (document.querySelector(".arming") && event.timeStamp < 600) return false;
+    const other = document.activeElement.closest("ol.queue a.task:not([aria-current])");
+    if (other) other.click();
+    return !other;
+  }
+
+  function press(id) {
+    const button = document.getElementById(id);
+    if (button?.offsetParent) button.click();
   }
 
   function unfold(id) {
     const summary = document.getElementById(id);
-    if (!summary || document.querySelector(".changed:not([hidden])")) return;
+    if (!summary?.offsetParent || document.querySelector(".changed:not([hidden])")) return;
     summary.parentElement.open = true;
     summary.parentElement.querySelector("input:not([type=hidden]), textarea").focus();
   }
@@ -153,10 +169,11 @@
   const actions = {
     j: () => move(1),
     k: () => move(-1),
-    a: () => document.getElementById("approve")?.click(),
-    r: () => unfold("reject"),
-    e: () => unfold("edit"),
-    u: () => document.getElementById("undo")?.click(),
+    a: (event) => decides(event) && press("approve"),
+    c: (event) => decides(event) && unfold("changes"),
+    r: (event) => decides(event) && unfold("reject"),
+    e: (event) => decides(event) && unfold("edit"),
+    u: () => press("undo"),
     n: () => location.assign("/new"),
     f: () => field()?.focus(),
     "/": () => find.select(),
@@ -176,7 +193,7 @@
     const action = actions[event.key];
     if (!action) return;
     event.preventDefault();
-    action();
+    action(event);
   });
 
   document.addEventListener("input", (event) => {
@@ -204,7 +221,7 @@
   async function search() {
     const [question, text] = [++asked, find.value.trim()];
     if (!text) return (found.hidden = true);
-    const answer = await fetch(`/search?q=${encodeURIComponent(text)}`);
+    const answer = await fetch(`/search?typing=true&q=${encodeURIComponent(text)}`);
     const results = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector(".results");
     // A later question may have been answered first.
     if (question !== asked || !results) return;
@@ -291,7 +308,6 @@
   const button = document.getElementById("show-keys");
   button.hidden = false;
   button.addEventListener("click", () => keys.showModal());
-  document.querySelector("a[data-next]")?.focus();
   setInterval(() => document.hidden || updateAges(), 10000);
   filter();
   follow();

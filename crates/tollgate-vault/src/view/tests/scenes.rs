@@ -193,7 +193,7 @@ pub(super) fn scenes() -> Vec<Scene> {
             "two retries",
             Rejected,
             |machine| shift(machine, "Rejected/x.md", "Needs_Action/x.md"),
-            |vault| _ = vault.retry(&task("x"), "ada", NOW).unwrap().unwrap(),
+            |vault| _ = vault.retry(&task("x"), "ada", None, NOW).unwrap().unwrap(),
             &[],
             1,
         ),

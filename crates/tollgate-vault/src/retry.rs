@@ -102,16 +102,12 @@ mod tests {
         for (waited, pause) in waited.borrow().iter().zip(PAUSES) {
             assert!(*waited >= pause && *waited <= pause + pause / 4, "{waited:?}");
         }
-        for code in [libc::ENOENT, libc::ENOSPC, libc::EACCES, libc::EROFS, libc::EEXIST] {
-            let mut tries = 0;
-            let answer: Result<()> = with_retry(
-                || {
-                    tries += 1;
-                    Err(fault(code))
-                },
-                &|_| panic!("no pause for a permanent fault"),
-            );
-            assert!(answer.is_err() && tries == 1, "{code}");
+        let of_system = [libc::ENOENT, libc::ENOSPC, libc::EACCES, libc::EROFS, libc::EEXIST].map(fault);
+        for permanent in of_system.into_iter().chain([Fault::invalid("not a task")]) {
+            let mut permanent = Some(permanent);
+            let once = || Err(permanent.take().expect("a permanent fault is not tried again"));
+            let answer: Result<()> = with_retry(once, &|_| panic!("no pause for a permanent fault"));
+            assert!(answer.is_err());
         }
     }
 

@@ -29,6 +29,15 @@ fn payload_and_report_are_exactly_these_keys_in_this_order() {
             r#"[{{"error_type":"STALE_FILE","message":"File modified by another actor. Re-read required.","details":{{"path":"{path}","baseline_hash":"{one}","current_disk_hash":"{two}"}},"recovery_hint":"Perform a new 'read_file' to see the latest changes before attempting to write again."}}]"#
         )
     );
+    // All keys are there, also without a file.
+    world.outsider_removes("a");
+    let refused = agent.writes("a", "x").refused_stale();
+    assert_eq!(
+        serde_json::to_string(&refused.payload()).unwrap(),
+        format!(
+            r#"{{"error_type":"STALE_FILE","file_path":"{path}","expected_hash":"{one}","actual_hash":null,"resolution":"RE_READ_REQUIRED"}}"#
+        )
+    );
 }
 
 #[test]

@@ -6,7 +6,7 @@ use tollgate::digest::Digest;
 use tollgate::part::Part;
 use tollgate::path::FilePath;
 use tollgate::shared_turn::SharedTurns;
-use tollgate::turn::{Extent, FileState, Turn, TurnState};
+use tollgate::turn::{Extent, FileState, Session, Turn, TurnState};
 
 use crate::world::{Agent, World, as_ordinary_user};
 
@@ -63,10 +63,12 @@ fn every_spelling_of_a_path_is_the_same_file_even_after_its_deletion() {
 fn a_new_turn_knows_nothing_until_it_reads() {
     let world = World::new();
     world.outsider_writes("a", "one");
-    let first = world.agent("blue");
+    // The session remembers. The turn does not.
+    let session = Session::default();
+    let first = world.agent_in("blue", session.clone());
     first.reads("a");
     world.gate.end_turn(first.turn).unwrap();
-    let second = world.agent("blue");
+    let second = world.agent_in("blue", session);
     assert_eq!(initial(&second, "a"), None);
     assert!(second.turn.files().is_empty());
     world.outsider_writes("a", "two");

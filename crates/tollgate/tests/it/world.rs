@@ -12,7 +12,7 @@ use tollgate::guard::{Change, Expected, Outcome, Refused};
 use tollgate::part::Part;
 use tollgate::refusal::ErrorType;
 use tollgate::settings::Settings;
-use tollgate::turn::Turn;
+use tollgate::turn::{Session, Turn};
 use tollgate::workspace::{Options, Workspace};
 
 pub(crate) struct World {
@@ -44,7 +44,12 @@ impl World {
     }
 
     pub(crate) fn agent(&self, name: &str) -> Agent<'_> {
-        let turn = self.gate.begin_turn(name.parse().unwrap()).unwrap();
+        self.agent_in(name, Session::default())
+    }
+
+    /// An agent in a turn of this session.
+    pub(crate) fn agent_in(&self, name: &str, session: Session) -> Agent<'_> {
+        let turn = self.gate.begin_turn_in(name.parse().unwrap(), session).unwrap();
         Agent { world: self, turn, last: RefCell::default() }
     }
 

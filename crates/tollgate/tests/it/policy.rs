@@ -113,6 +113,38 @@ fn off_compares_nothing() {
     assert_eq!(world.lines_of("MUTATION_CONFLICT").len(), 0);
 }
 
+/// A foreign change came after the agent's read and before the start of the command. Unless the command looked for its agent, it is
+/// not overwritten.
+#[test]
+fn a_change_between_the_agents_read_and_the_start_of_a_command_is_not_overwritten() {
+    let present = |text: &str| Some(FileState::Present(Digest::of(text.as_bytes())));
+    for was in [present("two"), Some(FileState::Unreadable), None] {
+        for (look, is_seen) in [
+            (CommandLook::ForAgent, true),
+            (CommandLook::ForItself, false),
+            (CommandLook::None, false),
+            (CommandLook::Unknown, false),
+        ] {
+            let world = World::new();
+            world.outsider_writes("a", "one");
+            let agent = world.agent("blue");
+            agent.reads("a");
+            world.outsider_writes("a", "two");
+            let removal = || {
+                let expected = Expected::AtStart(StartState { start: i128::MAX, was }, look);
+                let files = vec![Change::new("a", Action::Delete).expecting(expected)];
+                world.gate.commit_view(&agent.turn, ViewChanges { files, ..Default::default() }).unwrap()
+            };
+            assert_eq!(matches!(removal(), Outcome::Done(_)), is_seen, "{look:?} {was:?}");
+            assert_eq!(world.root().join("a").exists(), !is_seen, "{look:?} {was:?}");
+            if !is_seen {
+                agent.reads("a");
+                assert!(matches!(removal(), Outcome::Done(_)), "{look:?} {was:?}: the agent knows it now");
+            }
+        }
+    }
+}
+
 /// What the command of a run has changed, and what it has only read, if the run is serial.
 #[test]
 fn the_mode_decides_about_the_changes_of_a_run() {

@@ -331,6 +331,16 @@ impl WorkingTree {
         Ok(lines.map(|line| line.to_owned() + "\n").collect())
     }
 
+    /// Which commit each line of a file came with; `None` for lines that are in no commit. Empty if git does not know the file. These are
+    /// its bytes now, and the path is relative to the root of the tree.
+    pub fn blame(&self, path: &Path, bytes: &[u8]) -> Result<Vec<Option<BlamedCommit>>> {
+        let mut git = self.git_for_content()?;
+        git.args(["blame", "--no-textconv", "--line-porcelain", "--contents", "-", "--"]).arg(path);
+        // It fails if HEAD has no such file.
+        let ended = self.end_of(&mut git, bytes)?;
+        Ok(if ended.status.success() { blamed(&ended.output) } else { Vec::new() })
+    }
+
     /// The hash of an object of git, as the file at this path would have it.
     pub fn content(&self, path: &Path, object: &str) -> Result<Digest> {
         self.content_by(self.git_for_content()?, path, object)
@@ -352,6 +362,42 @@ impl WorkingTree {
         let object = OsStr::from_bytes(object.trim_ascii());
         self.agrees(self.git().args(["cat-file", "-e"]).arg(object))
     }
+}
+
+/// A commit with which a line came.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BlamedCommit {
+    /// Its name in git.
+    pub commit: String,
+    /// Its author.
+    pub author: String,
+    /// When it was written, in seconds since 1970.
+    pub time: i64,
+}
+
+/// What `git blame --line-porcelain` says of each line. A line's text begins with a tab and ends what is said of it.
+fn blamed(porcelain: &[u8]) -> Vec<Option<BlamedCommit>> {
+    let (mut lines, mut next) = (Vec::new(), None);
+    for line in porcelain.split(|byte| *byte == b'\n') {
+        if line.starts_with(b"\t") {
+            lines.push(
+                next.take().filter(|blamed: &BlamedCommit| !blamed.commit.trim_matches('0').is_empty()),
+            );
+            continue;
+        }
+        let line = line.to_str_lossy();
+        let (key, value) = line.split_once(' ').unwrap_or((&line, ""));
+        match (&mut next, key) {
+            (None, commit) => {
+                let commit = commit.to_owned();
+                next = Some(BlamedCommit { commit, author: String::new(), time: 0 });
+            }
+            (Some(blamed), "author") => blamed.author = value.to_owned(),
+            (Some(blamed), "author-time") => blamed.time = value.parse().unwrap_or_default(),
+            (Some(_), _) => {}
+        }
+    }
+    lines
 }
 
 /// The stashes that git's log of them has, oldest first.

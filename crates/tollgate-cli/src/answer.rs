@@ -20,6 +20,8 @@ pub(crate) enum Answer {
     Done(Reply),
     /// The command did what it was asked to, and the text for people is a table. A terminal shows one line for each row, cut to its width.
     Table(Reply),
+    /// The command did what it was asked to, and the text for people may be long. A terminal shows it in the user's pager.
+    Long(Reply),
     /// The command ran, and its answer is no: not claimed, not valid, not decided. The exit code is 1.
     NotValid(Reply),
     /// `tollgate run`: its command ended. The exit code is usually the command's own.

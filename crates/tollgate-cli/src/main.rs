@@ -18,6 +18,7 @@ mod inside;
 mod invocation;
 mod ledger_watch;
 mod output;
+mod pager;
 mod paint;
 mod person;
 mod prefixed;

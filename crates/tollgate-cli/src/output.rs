@@ -13,6 +13,7 @@ use tollgate::refusal::{ErrorType, Payload, Report};
 
 use crate::answer::{Answer, Form, json_line};
 use crate::error::CliError;
+use crate::pager;
 use crate::paint::Canvas;
 use crate::words::{self, Viewpoint};
 
@@ -28,7 +29,9 @@ struct AllRefused {
 pub(crate) fn print(view: &Viewpoint, form: Form, answer: &Result<Answer, CliError>) -> ExitCode {
     let (stdout, stderr, code) = match answer {
         Ok(Answer::Streamed) | Err(CliError::Hangup) => (String::new(), String::new(), 0),
-        Ok(Answer::Done(said) | Answer::Table(said)) => (said.stdout(form), said.stderr(form), 0),
+        Ok(Answer::Done(said) | Answer::Table(said) | Answer::Long(said)) => {
+            (said.stdout(form), said.stderr(form), 0)
+        }
         Ok(Answer::Exit(code, said)) => (said.stdout(form), said.stderr(Form::Words), *code),
         Ok(Answer::NotValid(said)) => (said.refusal(form), said.stderr(form), 1),
         Ok(Answer::Refused(refused) | Answer::ReadRefused(refused)) if form == Form::Json => {
@@ -62,6 +65,10 @@ pub(crate) fn print(view: &Viewpoint, form: Form, answer: &Result<Answer, CliErr
     };
     // If stderr cannot be written, there is no other place to report that.
     let _ = write(&mut io::stderr().lock(), &stderr);
+    let is_long = matches!(answer, Ok(Answer::Long(_))) && form == Form::Words;
+    if is_long && pager::show(&stdout) {
+        return ExitCode::from(code);
+    }
     match write(&mut io::stdout().lock(), &stdout).map_err(CliError::from) {
         Ok(()) | Err(CliError::Hangup) => ExitCode::from(code),
         Err(error) => {

@@ -134,6 +134,17 @@ impl Surroundings {
         value("CLICOLOR_FORCE").is_some_and(|value| value != "0") || is_terminal && can
     }
 
+    /// The command that shows a long text, as git chooses it. `None`: none is wanted, or a command of a run made this call, which must
+    /// not start a program outside.
+    pub(crate) fn pager() -> Option<String> {
+        if Self::is_set(CARRIED) {
+            return None;
+        }
+        let named = ["TOLLGATE_PAGER", "PAGER"].iter().find_map(|name| env::var(name).ok());
+        let pager = named.unwrap_or_else(|| "less".to_owned());
+        (!pager.trim().is_empty() && pager.trim() != "cat").then_some(pager)
+    }
+
     /// The command that opens the user's editor.
     pub(crate) fn editor() -> String {
         let named = |name: &str| env::var(name).ok().filter(|value| !value.trim().is_empty());

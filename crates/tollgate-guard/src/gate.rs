@@ -322,7 +322,8 @@ impl Gate {
         self.apply_as(turn, "write_files", changes)
     }
 
-    fn apply_as(
+    /// Like [`Gate::apply`], under the name of another tool in the ledger.
+    pub fn apply_as(
         &self,
         turn: &dyn TurnState,
         tool: &str,

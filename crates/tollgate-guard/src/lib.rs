@@ -27,6 +27,7 @@ mod git_rules;
 pub mod guard;
 mod harm;
 mod heal;
+pub mod history;
 mod judge;
 mod look;
 mod lost_claim;

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use diffy::{ConflictStyle, IncompleteHunkStyle, MergeOptions};
 use jiff::Timestamp;
-use similar::TextDiff;
+use similar::{ChangeTag, TextDiff};
 
 use crate::path::FilePath;
 use crate::turn::TEXT_PER_FILE;
@@ -127,6 +127,14 @@ pub fn diff_texts(one: &[u8], other: &[u8], names: [&str; 2]) -> Option<String> 
     let (one, other) = (text(one).ok()?, text(other).ok()?);
     let diff = TextDiff::configure().timeout(std::time::Duration::from_secs(1)).diff_lines(one, other);
     Some(diff.unified_diff().context_radius(3).header(names[0], names[1]).to_string())
+}
+
+/// The number of lines that are only in the other text, and only in the first. `None` if one of them is not text, or too large.
+pub fn changed_lines(one: &[u8], other: &[u8]) -> Option<[usize; 2]> {
+    let (one, other) = (text(one).ok()?, text(other).ok()?);
+    let diff = TextDiff::configure().timeout(std::time::Duration::from_secs(1)).diff_lines(one, other);
+    let count = |wanted| diff.iter_all_changes().filter(|change| change.tag() == wanted).count();
+    Some([count(ChangeTag::Insert), count(ChangeTag::Delete)])
 }
 
 fn text(bytes: &[u8]) -> Result<&str, NoMerge> {

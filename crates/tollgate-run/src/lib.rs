@@ -27,6 +27,9 @@ mod sys;
 #[cfg_attr(not(target_os = "linux"), path = "transaction/elsewhere.rs")]
 mod transaction;
 
+use std::ffi::OsString;
+use std::path::Path;
+
 use tollgate_base::error::{Fault, Result};
 use tollgate_guard::gate::Gate;
 
@@ -52,6 +55,15 @@ pub fn is_without_door() -> bool {
     return sys::seccomp::is_without_door();
     #[cfg(not(target_os = "linux"))]
     false
+}
+
+/// Runs a command in a private view of the workspace that is thrown away, with all that it has changed. `Err`: why that is not possible.
+pub fn trial(
+    gate: &Gate,
+    command: &[OsString],
+    folder: &Path,
+) -> Result<std::result::Result<RunEnd, String>> {
+    transaction::trial(gate, command, folder)
 }
 
 /// Runs a command at the strongest level that is possible, or at the one that was asked for.

@@ -110,8 +110,8 @@ pub mod worktree;
 
 pub use tollgate_base::{audit, digest, error, event, ledger, name, settings, visible};
 pub use tollgate_guard::{
-    Swept, change_list, commit, conflict, content, edit, folder, gate, git_config, guard, merge, own_commit,
-    part, path, protected, recovery, refusal, shared_turn, turn, unfinished_list, workspace,
+    Swept, change_list, commit, conflict, content, edit, folder, gate, git_config, guard, history, merge,
+    own_commit, part, path, protected, recovery, refusal, shared_turn, turn, unfinished_list, workspace,
 };
 pub use tollgate_vault as vault;
 

@@ -4,16 +4,20 @@
 //! file (with its `mod` line) and one line in [`Command`], from which help, dispatch, completions and its place inside a run follow.
 
 mod apply;
+mod bisect;
+mod blame;
 mod bytes;
 mod change;
 mod commit;
 pub(crate) mod completions;
 mod create;
 mod delete;
+mod diff;
 mod dispatch;
 mod doctor;
 mod edit;
 mod export;
+mod history;
 pub(crate) mod hook;
 mod init;
 pub(crate) mod launch;
@@ -24,10 +28,13 @@ mod merge;
 mod moment;
 mod move_file;
 mod number;
+mod past;
 mod read;
 mod recovery;
+mod restore;
 mod run;
 mod serve;
+mod show;
 mod status;
 mod sync;
 mod task;
@@ -112,7 +119,13 @@ commands! {
         Mcp(mcp::McpArgs): OnView => mcp::run,
         Serve(serve::ServeArgs): Never => serve::run,
         Token(token::TokenArgs): Never => token::run,
+        History(history::HistoryArgs): Carried => history::run,
+        Show(show::ShowArgs): Carried => show::run,
+        Blame(blame::BlameArgs): Carried => blame::run,
+        Bisect(bisect::BisectArgs): Never => bisect::run,
+        Diff(diff::DiffArgs): Carried => diff::run,
         Undo(undo::UndoArgs): Carried => undo::run,
+        Restore(restore::RestoreArgs): Carried => restore::run,
         Recovery(recovery::RecoveryArgs): Carried => recovery::run,
         Ledger(ledger::LedgerArgs): Carried => ledger::run,
         Export(export::ExportArgs): Never => export::run,

@@ -1,86 +1,261 @@
-//! `tollgate undo`: restores what the last guarded write replaced.
+//! `tollgate undo`: takes a change back, a whole turn, or a task.
 
-use std::path::PathBuf;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
-use serde_json::json;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tollgate::TaskName;
 use tollgate::error::Fault;
-use tollgate::event::{Event, FileChanged, FolderMoved, Mutation, MutationStatus};
+use tollgate::gate::Gate;
 use tollgate::guard::{Expected, Outcome};
+use tollgate::history::content::Contents;
+use tollgate::history::step::{Back, Steps};
+use tollgate::history::undo::{Plan, UndoResult};
 use tollgate::ledger::Ledger;
 use tollgate::merge::diff_texts;
-use tollgate::recovery::{RecoveryEntry, RecoveryKind};
-use tollgate::turn::FileState;
+use tollgate::recovery::RecoveryEntry;
 
+use super::past::{Chosen, Which, asked, ledger_name, no, nothing_found};
 use crate::answer::{Answer, Reply};
+use crate::command::moment::moment;
 use crate::error::CliError;
 use crate::invocation::Invocation;
-use crate::person::Person;
 use crate::report::change::ChangeVerb;
 use crate::words;
 
-/// Restore what the last guarded write replaced
+/// Undo a change: the last one, that of a file, a whole turn, or all that was done for a task
 ///
-/// Restores the file that the last guarded change replaced or deleted, or FILE, or with --to exactly that entry of `recovery
-/// list`. Files that were created or moved, and changes of several files, need a FILE or the command that reverts them. Shows the
-/// diff and asks, which needs a terminal; with --yes it does not ask. The restore is a guarded write: it is
-/// made only if the file still has the bytes that the diff shows. Recovery keeps them, so a second `undo` undoes the first.
+/// Without arguments the last guarded change is undone, with all its files. WHAT is the number of a change, from `tollgate history`, or
+/// a file, whose last change is meant (`./12` if its name is a number). --turn, --task, and --agent with --since mean all these changes
+/// at once. Created files are deleted, deleted files come back, moved files are moved back.
 ///
-/// If another program has changed the file since that write, only --to restores it.
+/// Shows the diff and asks, which needs a terminal; with --yes it does not ask. The undo is one guarded write of all files: all are
+/// undone or none, and only if each file still is as the diff shows it. It is in the ledger, so a second `undo` undoes the first.
+///
+/// What others have changed in these files since stays: a three-way merge takes out only what is undone. If that is a conflict, nothing
+/// is undone, and the conflicts are listed. The bytes are kept for a limited time (`[history]` in the settings).
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example
-  tollgate undo src/a.rs
-  tollgate undo --to 0643c1d2e8a1f07b3a9c5d --yes")]
+  tollgate undo
+  tollgate undo 12 --dry-run
+  tollgate undo src/a.rs --yes
+  tollgate undo --turn t-0123456789abcdef
+  tollgate undo --agent blue --since 2h")]
 pub(crate) struct UndoArgs {
-    /// The file [default: the one that was replaced last]
-    #[arg(value_hint = clap::ValueHint::FilePath)]
-    path: Option<PathBuf>,
-    /// The ID of an entry, from `recovery list`
-    #[arg(long, value_name = "ID")]
+    /// A change, by its number, or a file, whose last change is meant [default: the last change]
+    #[arg(value_name = "WHAT", value_hint = clap::ValueHint::FilePath, conflicts_with_all = ["to", "task", "since"])]
+    what: Option<PathBuf>,
+    /// Restore this entry of `recovery list`, whatever the file holds now
+    #[arg(long, value_name = "ID", conflicts_with_all = ["task", "since"])]
     to: Option<String>,
+    /// Undo what agents changed while they had claimed this task, and no other
+    #[arg(long, conflicts_with = "since")]
+    task: Option<TaskName>,
+    /// With --agent: undo what this agent has changed since this time, such as `yesterday`, `2h` or `2026-11-18`
+    #[arg(long, value_name = "TIME", value_parser = |text: &str| moment(text, Timestamp::now()))]
+    since: Option<Timestamp>,
+    /// Only show what would be done
+    #[arg(long)]
+    dry_run: bool,
     /// Do not ask
     #[arg(long, short)]
     yes: bool,
 }
 
+/// The changes that are to be undone.
+enum Meant {
+    /// These.
+    Changes(Which),
+    /// The last change.
+    Last,
+    /// The last change of this file, and only what it did to the file.
+    LastOf(PathBuf),
+}
+
 pub(crate) fn run(invocation: &Invocation, args: &UndoArgs) -> Result<Answer, CliError> {
     if !invocation.has_state()? {
-        return Ok(refused("nothing_to_undo", &words::nothing_to_undo(args.path.as_deref())));
+        return Ok(no("nothing_to_undo", &words::nothing_to_undo(args.what.as_deref())));
     }
-    let gate = invocation.gate()?;
-    let Some(entry) = chosen(invocation, args)? else {
-        return Ok(refused("nothing_to_undo", &words::nothing_to_undo(args.path.as_deref())));
+    if let Some(id) = &args.to {
+        return restore_entry(invocation, args, id);
+    }
+    let meant = meant(invocation, args)?;
+    // `--agent` and `--turn` say what is undone, not who undoes it.
+    let by_whom = match &meant {
+        Meant::Changes(Which::Turn(_) | Which::Agent(..)) => Some(invocation.unnamed()),
+        _ => None,
     };
-    // Without a name, the last change is meant. An older one is not a substitute for a change that cannot be undone.
-    if args.path.is_none() && args.to.is_none() {
-        let last = last_change(&invocation.ledger()?)?;
-        if last.len() > 1 || last.first().is_some_and(|file| file.id != entry.id) {
-            return Ok(refused("not_the_last_change", &words::not_the_last_change(&last)));
+    let invocation = by_whom.as_ref().unwrap_or(invocation);
+    let gate = invocation.gate()?;
+    let chosen = match &meant {
+        Meant::Changes(which) => match which.find(gate.workspace().ledger())? {
+            Some(chosen) => Some(chosen),
+            None => return Ok(nothing_found(which)),
+        },
+        Meant::Last => last(gate.workspace().ledger())?,
+        Meant::LastOf(path) => last_of(&gate, &ledger_name(invocation, gate.workspace(), path)?)?,
+    };
+    match chosen {
+        Some(chosen) => undo(invocation, args, &gate, &chosen),
+        None => Ok(no("nothing_to_undo", &words::nothing_to_undo(args.what.as_deref()))),
+    }
+}
+
+fn meant(invocation: &Invocation, args: &UndoArgs) -> Result<Meant, CliError> {
+    let number = args.what.as_deref().and_then(Path::to_str).and_then(|text| text.parse().ok());
+    Ok(match (&args.what, &args.task, args.since, &invocation.global().turn) {
+        (Some(path), ..) => match number {
+            Some(line) => Meant::Changes(Which::Line(line)),
+            None => Meant::LastOf(path.clone()),
+        },
+        (None, Some(task), ..) => Meant::Changes(Which::Task(task.clone())),
+        (None, None, Some(since), _) => match invocation.named_agent() {
+            Some(agent) => Meant::Changes(Which::Agent(agent.clone(), since)),
+            None => {
+                return Err(CliError::usage(
+                    "`--since` does not say whose changes to undo".to_owned(),
+                    "give `--agent NAME`".to_owned(),
+                ));
+            }
+        },
+        (None, None, None, Some(turn)) => Meant::Changes(Which::Turn(turn.clone())),
+        (None, None, None, None) => Meant::Last,
+    })
+}
+
+/// The last change.
+fn last(ledger: &Ledger) -> Result<Option<Chosen>, Fault> {
+    let mut change = None;
+    let read = Steps::read(ledger, Back::ToTheStart, |step| {
+        match *change.get_or_insert(step.change) == step.change {
+            true => ControlFlow::Continue(true),
+            false => ControlFlow::Break(()),
+        }
+    })?;
+    Ok((!read.steps.is_empty()).then(|| Chosen::all(read.steps)))
+}
+
+/// The last step that changed this file.
+fn last_of(gate: &Gate, name: &str) -> Result<Option<Chosen>, Fault> {
+    let mut is_found = false;
+    let read = Steps::read(gate.workspace().ledger(), Back::ToTheStart, |step| {
+        if is_found {
+            return ControlFlow::Break(());
+        }
+        is_found = step.effects().iter().any(|(path, before, after)| *path == name && before != after);
+        ControlFlow::Continue(is_found)
+    })?;
+    Ok((!read.steps.is_empty()).then(|| Chosen::all(read.steps)))
+}
+
+fn undo(invocation: &Invocation, args: &UndoArgs, gate: &Gate, chosen: &Chosen) -> Result<Answer, CliError> {
+    if let Some(other) = of_another(invocation, chosen)? {
+        return Ok(no("not_yours", &words::undo_of_another(&other)));
+    }
+    let contents = Contents::of(gate.workspace()).left_by(&chosen.steps);
+    let plan = Plan::undo(&contents, &chosen.steps, |step| chosen.is_meant(step))?;
+    let shown = words::to_undo(&invocation.viewpoint(), gate.workspace().path(), chosen.meant(), &plan);
+    let mut json = plan_json(&plan);
+    if let Some([from, to]) = plan.folders.first() {
+        return Ok(no("folder_was_moved", &words::folder_is_not_moved_back(from, to)));
+    }
+    if plan.conflicts().next().is_some() {
+        let why = words::undo_conflicts(&plan);
+        let (message, hint) = why.split_once("\nhint: ").unwrap_or((&why, ""));
+        json["refused"] = true.into();
+        json["reason"] = "conflict".into();
+        json["message"] = message.trim_start_matches("refused: ").into();
+        json["hint"] = hint.into();
+        return Ok(Answer::NotValid(Reply::noted(format!("{shown}\n{why}"), json)));
+    }
+    if plan.changes.is_empty() {
+        return Ok(no("already_undone", words::ALREADY_UNDONE));
+    }
+    if args.dry_run {
+        json["dry_run"] = true.into();
+        return Ok(Answer::Long(Reply { words: shown, notes: words::DRY_UNDO.to_owned(), json }));
+    }
+    if !args.yes
+        && let Some(refused) = asked(invocation, &shown)?
+    {
+        return Ok(refused);
+    }
+    let turn = invocation.turn(gate)?;
+    match gate.apply_as(turn.as_ref(), "undo", plan.changes)? {
+        Outcome::Refused(refused) => Ok(Answer::AllRefused(refused)),
+        Outcome::Done(applied) => {
+            // The change is made. If this sweep fails, the next one does its work.
+            let _ = gate.workspace().sweep();
+            let view = invocation.viewpoint();
+            let words = words::applied(&view, ChangeVerb::Restore, &applied);
+            json["undone"] =
+                json["files"].as_array().into_iter().flatten().map(|file| file["path"].clone()).collect();
+            Ok(Answer::Done(Reply {
+                words: if args.yes { format!("{shown}\n{words}") } else { words },
+                notes: words::weaker_guarantees(&view, &applied),
+                json,
+            }))
         }
     }
+}
+
+/// Whose changes are among these, if an agent asks, which may undo only its own: it would destroy what it has not seen.
+fn of_another(invocation: &Invocation, chosen: &Chosen) -> Result<Option<String>, CliError> {
+    if invocation.named_by_environment()?.is_none() && invocation.carried_for()?.is_none() {
+        return Ok(None);
+    }
+    let own = invocation.writer();
+    let mut others = chosen.meant().filter(|step| step.agent != own);
+    Ok(others.next().map(|step| step.agent.as_ref().map_or("somebody", |agent| agent.as_str()).to_owned()))
+}
+
+fn plan_json(plan: &Plan) -> Value {
+    let mut files = Vec::new();
+    for file in &plan.files {
+        let merge = match &file.result {
+            UndoResult::Becomes { merged: true, .. } => "clean",
+            UndoResult::Conflict(_) => continue,
+            _ => "none",
+        };
+        let mut json = json!({"path": file.path, "merge": merge, "diff": file.diff()});
+        if let UndoResult::MovesBack { to } = &file.result {
+            json["moved_to"] = to.as_str().into();
+        }
+        files.push(json);
+    }
+    let conflicts: Vec<Value> = plan
+        .conflicts()
+        .map(|(file, why)| json!({"path": file.path, "merge": "conflict", "why": why.word(), "content": why.text()}))
+        .collect();
+    json!({"undone": [], "conflicts": conflicts, "files": files})
+}
+
+/// Restores an entry of recovery over whatever the file holds now.
+fn restore_entry(invocation: &Invocation, args: &UndoArgs, id: &str) -> Result<Answer, CliError> {
+    let gate = invocation.gate()?;
+    let entry = RecoveryEntry::named(gate.workspace().recovery()?, id)?;
     let (entry, kept) = gate.workspace().recovered(&entry.id)?;
     let view = invocation.viewpoint();
     // The file must still have exactly the bytes that the diff was made from.
-    let (disk, expected, state) = match gate.peek(entry.path.as_path()) {
-        Ok(Outcome::Done(read)) => (read.bytes, Expected::Hash(read.sha256), FileState::Present(read.sha256)),
-        Err(Fault::Missing { .. }) => (Vec::new(), Expected::Absent, FileState::Absent),
+    let (disk, expected) = match gate.peek(entry.path.as_path()) {
+        Ok(Outcome::Done(read)) => (read.bytes, Expected::Hash(read.sha256)),
+        Err(Fault::Missing { .. }) => (Vec::new(), Expected::Absent),
         Ok(Outcome::Refused(refused)) => return Ok(Answer::Refused(refused)),
         Err(fault) => return Err(fault.into()),
     };
-    if args.to.is_none() && state != entry.replaced_with {
-        return Ok(refused("changed_since", &words::changed_since(&view, &entry)));
-    }
     let diff = diff_texts(&disk, &kept, ["on disk", "restored"]);
-    let shown = words::to_undo(&view, &entry, diff.as_deref());
-    if !args.yes {
-        match Person::here(invocation) {
-            Err(why) => return Ok(refused(why.word(), &words::nobody_undoes(&why))),
-            Ok(person) if !person.agrees(&shown, words::UNDO_QUESTION)? => {
-                return Ok(refused("not_confirmed", words::NOT_UNDONE));
-            }
-            Ok(_) => {}
-        }
+    let shown = words::to_restore(&view, &entry, diff.as_deref());
+    if args.dry_run {
+        let json = json!({"dry_run": true, "restored": entry.id, "diff": diff});
+        return Ok(Answer::Long(Reply { words: shown, notes: words::DRY_UNDO.to_owned(), json }));
+    }
+    if !args.yes
+        && let Some(refused) = asked(invocation, &shown)?
+    {
+        return Ok(refused);
     }
     let turn = invocation.turn(&gate)?;
     match gate.restore_over(turn.as_ref(), &entry, kept, expected)? {
@@ -100,59 +275,4 @@ pub(crate) fn run(invocation: &Invocation, args: &UndoArgs) -> Result<Answer, Cl
             }))
         }
     }
-}
-
-/// The entry to restore. Late writes are not what a guarded write replaced, so only `--to` names them.
-fn chosen(invocation: &Invocation, args: &UndoArgs) -> Result<Option<RecoveryEntry>, CliError> {
-    let workspace = invocation.workspace()?;
-    let mut kept = workspace.recovery()?;
-    if let Some(path) = &args.path {
-        let path = workspace.canonical(invocation.path(path)?)?;
-        kept.retain(|kept| kept.path == path);
-    }
-    if let Some(id) = &args.to {
-        return Ok(Some(RecoveryEntry::named(kept, id)?));
-    }
-    Ok(kept.into_iter().find(|kept| kept.kind == RecoveryKind::Replaced))
-}
-
-/// The files of the last guarded change, newest line first. Empty if the ledger has no change.
-fn last_change(ledger: &Ledger) -> Result<Vec<FileChanged>, Fault> {
-    let mut files: Vec<FileChanged> = Vec::new();
-    // A damaged line is the business of `ledger verify`.
-    for line in ledger.newest_first()?.flatten() {
-        match line.event {
-            Event::Mutation(Mutation::File(file), MutationStatus::Applied)
-                if files.first().is_none_or(|last| last.tool_name == file.tool_name) =>
-            {
-                // Only the first line of a change says how long it took.
-                let is_first = file.took_us.is_some();
-                files.push(file);
-                if is_first {
-                    return Ok(files);
-                }
-            }
-            Event::Mutation(Mutation::Folder(folder), MutationStatus::Applied) if files.is_empty() => {
-                let FolderMoved { id, target_file, moved_to, .. } = folder;
-                let moved_to = Some(moved_to);
-                return Ok(vec![FileChanged { id, target_file, moved_to, ..FileChanged::default() }]);
-            }
-            _ if files.is_empty() => {}
-            // The lines of one change follow each other.
-            _ => break,
-        }
-    }
-    // A tool of the agent's own program made the last one, or another process finished it: each has one line.
-    files.truncate(1);
-    Ok(files)
-}
-
-fn refused(reason: &str, message: &str) -> Answer {
-    let (first, hint) =
-        message.split_once("\nhint: ").map_or((message, None), |(first, hint)| (first, Some(hint)));
-    let first = first.trim_start_matches("refused: ");
-    Answer::NotValid(Reply::noted(
-        message.to_owned(),
-        json!({"refused": true, "reason": reason, "message": first, "hint": hint}),
-    ))
 }

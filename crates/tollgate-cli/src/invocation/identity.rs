@@ -40,6 +40,13 @@ impl Invocation {
         Ok(self.person().parse()?)
     }
 
+    /// This call without the agent and the turn that its arguments name, where they say what is asked for and not who asks.
+    pub(crate) fn unnamed(&self) -> Self {
+        let mut global = self.global.clone();
+        (global.agent, global.turn) = (None, None);
+        Self::new(Surroundings::look(), global)
+    }
+
     /// The agent that runs this process, if one does. Then what only people may do is refused.
     pub(crate) fn inside_an_agent(&self) -> Option<String> {
         let given = self.surroundings.agent.as_ref().map(|agent| agent.to_string_lossy().into_owned());

@@ -7,6 +7,7 @@
 //!
 //! The functions here take plain data. The time and the reader's folder come as a [`Viewpoint`].
 
+mod bisect;
 mod change;
 mod claim;
 mod commit;
@@ -14,6 +15,7 @@ mod error;
 mod export;
 mod git;
 mod greeting;
+mod history;
 mod hook;
 mod init;
 mod ledger;
@@ -32,6 +34,10 @@ mod usage;
 mod vault;
 mod work;
 
+pub(crate) use bisect::{
+    BISECT_FAILS_BEFORE, BISECT_SUCCEEDS, NOTHING_TO_BISECT, bisect_cannot_say, bisect_plan, bisect_progress,
+    bisected,
+};
 pub(crate) use change::{STDIN_IS_READ, applied, guarantee, weaker_guarantees};
 pub(crate) use claim::{
     NOT_VALID, claimed, decide, decided, decision_denied, decision_refused, draft_added, edit_is_kept,
@@ -47,6 +53,10 @@ pub(crate) use git::{
     slept_for_a_lease, synced, together, view_notice, view_round,
 };
 pub(crate) use greeting::hook_greeting;
+pub(crate) use history::{
+    NO_CHANGE_MATCHES, NOT_KEPT, blamed, file_diffs, file_to_restore, history, nothing_known_then,
+    nothing_recorded, shown_changes,
+};
 pub(crate) use hook::{
     HOOK_VAGUE, hook_fault, hook_lost, hook_not_recorded, hook_other_name, hook_people_only, hook_refused,
     unknown_shell,
@@ -61,8 +71,8 @@ pub(crate) use ledger::{
 };
 pub(crate) use merge::{merge_diff, merge_notes, no_merge};
 pub(crate) use recovery::{
-    NOT_UNDONE, UNDO_QUESTION, changed_since, kept, nobody_undoes, not_the_last_change, nothing_to_undo,
-    to_undo,
+    ALREADY_UNDONE, DRY_UNDO, NOT_UNDONE, UNDO_QUESTION, folder_is_not_moved_back, kept, nobody_undoes,
+    nothing_to_undo, to_restore, to_undo, undo_conflicts, undo_of_another,
 };
 pub(crate) use refusal::refused;
 pub(crate) use run::{NoteReader, did_not_start, no_prologue, run_killed, run_notes, run_refused};

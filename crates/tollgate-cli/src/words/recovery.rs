@@ -2,33 +2,89 @@
 
 use std::path::Path;
 
-use tollgate::event::FileChanged;
+use tollgate::history::step::Step;
+use tollgate::history::undo::{Plan, UndoResult};
 use tollgate::recovery::{RecoveryEntry, RecoveryKind};
 
 use tollgate::visible::plain;
 
-use super::text::{Viewpoint, ago, moment, shown, size, word};
+use super::text::{Viewpoint, ago, count, moment, shown, size, word};
 use crate::error::NoPerson;
 
 /// What an undo asks.
-pub(crate) const UNDO_QUESTION: &str = "type `yes` to restore it:";
+pub(crate) const UNDO_QUESTION: &str = "type `yes` to undo it:";
 
-pub(crate) const NOT_UNDONE: &str = "nothing was restored: the answer was not `yes`";
+pub(crate) const NOT_UNDONE: &str = "nothing was undone: the answer was not `yes`";
+
+pub(crate) const ALREADY_UNDONE: &str =
+    "nothing to undo: the files are as they were before\nhint: run `tollgate history` to see all changes";
+
+pub(crate) const DRY_UNDO: &str = "note: nothing was changed";
 
 /// The most lines of a diff that are shown before a question.
 const DIFF_LINES: usize = 200;
 
-/// What an undo would restore.
-pub(crate) fn to_undo(view: &Viewpoint, entry: &RecoveryEntry, diff: Option<&str>) -> String {
+/// The entry of recovery that is to be restored.
+pub(crate) fn to_restore(view: &Viewpoint, entry: &RecoveryEntry, diff: Option<&str>) -> String {
     let path = shown(view, entry.path.as_path());
     let (by, when) = (&entry.replaced_by, ago(view.now, entry.time));
-    let mut words = format!("`{path}`, as it was before `{by}` wrote it {when}");
-    let Some(diff) = diff else {
-        return words + &format!("\n    {}, not shown: not text, or too large", size(entry.size));
+    let words = format!("`{path}`, as it was before `{by}` wrote it {when}");
+    match diff {
+        Some(diff) => words + &indented(diff),
+        None => words + &format!("\n    {}, not shown: not text, or too large", size(entry.size)),
+    }
+}
+
+/// What is undone, and what that does to each file.
+pub(crate) fn to_undo<'s>(
+    view: &Viewpoint,
+    workspace: &Path,
+    steps: impl DoubleEndedIterator<Item = &'s Step>,
+    plan: &Plan,
+) -> String {
+    let steps: Vec<&Step> = steps.collect();
+    let mut agents: Vec<&str> =
+        steps.iter().map(|step| step.agent.as_ref().map_or("-", |agent| agent.as_str())).collect();
+    agents.sort_unstable();
+    agents.dedup();
+    let mut changes: Vec<u64> = steps.iter().map(|step| step.change).collect();
+    changes.dedup();
+    let by = agents.iter().map(|agent| format!("`{agent}`")).collect::<Vec<_>>().join(", ");
+    let when = steps.last().map_or(String::new(), |last| ago(view.now, last.time));
+    let mut words = match &changes[..] {
+        [change] => format!("undo change {change} by {by}, {when}"),
+        _ => format!("undo {} by {by}, the last {when}", count(changes.len(), "change")),
     };
+    let path = |name: &str| shown(view, &workspace.join(name));
+    for file in &plan.files {
+        let name = path(&file.path);
+        words += &match &file.result {
+            UndoResult::Already => format!("\n`{name}` is as it was before"),
+            UndoResult::MovesBack { to } => format!("\n`{name}` is moved back to `{}`", path(to)),
+            UndoResult::Conflict(why) => format!("\n`{name}` cannot be undone: {why}"),
+            UndoResult::Becomes { bytes: None, .. } => format!("\n`{name}` is deleted"),
+            UndoResult::Becomes { merged: true, .. } => {
+                format!("\n`{name}` was changed since, and keeps what is newer")
+            }
+            UndoResult::Becomes { .. } if file.disk.is_none() => format!("\n`{name}` comes back"),
+            UndoResult::Becomes { .. } => format!("\n`{name}`"),
+        };
+        match (&file.result, file.diff()) {
+            (UndoResult::Becomes { .. }, Some(diff)) => words += &indented(&diff),
+            (UndoResult::Becomes { .. }, None) => words += "\n    not shown: not text, or too large",
+            _ => {}
+        }
+    }
+    words
+}
+
+/// A diff that a terminal paints.
+pub(super) fn indented(diff: &str) -> String {
+    let mut words = String::new();
     let mut lines = diff.lines();
     for line in lines.by_ref().take(DIFF_LINES) {
-        words += format!("\n    {}", plain(line)).trim_end();
+        words.push('\n');
+        words += format!("    {}", plain(line)).trim_end();
     }
     match lines.count() {
         0 => words,
@@ -36,48 +92,40 @@ pub(crate) fn to_undo(view: &Viewpoint, entry: &RecoveryEntry, diff: Option<&str
     }
 }
 
+/// Why nothing was undone.
+pub(crate) fn undo_conflicts(plan: &Plan) -> String {
+    let count = count(plan.conflicts().count(), "file");
+    format!(
+        "refused: {count} cannot be undone, so nothing was\nhint: see the change with `tollgate show` and edit the files by hand, or \
+         restore an entry of `tollgate recovery list` with `tollgate undo --to ID`"
+    )
+}
+
+pub(crate) fn undo_of_another(agent: &str) -> String {
+    format!(
+        "refused: `{agent}` made some of these changes, and an agent undoes only its own\nhint: ask a person to run this"
+    )
+}
+
+pub(crate) fn folder_is_not_moved_back(from: &str, to: &str) -> String {
+    format!(
+        "refused: the folder `{}` was moved to `{}`, and `undo` moves no folder back\nhint: move it back by hand: `mv {} {}`",
+        plain(from),
+        plain(to),
+        word(to),
+        word(from)
+    )
+}
+
 /// For this file, or for all files.
 pub(crate) fn nothing_to_undo(path: Option<&Path>) -> String {
     let what = match path {
         Some(path) => {
-            format!("recovery has no replaced version of `{}`", plain(&path.display().to_string()))
+            format!("the ledger has no change of `{}`", plain(&path.display().to_string()))
         }
-        None => "recovery has no replaced files".to_owned(),
+        None => "the ledger has no change".to_owned(),
     };
     format!("nothing to undo: {what}\nhint: run `tollgate recovery list` to see all that is kept")
-}
-
-/// Why `undo` without a file does nothing: these files, of which there is one at least, are the last change.
-pub(crate) fn not_the_last_change(files: &[FileChanged]) -> String {
-    let other = "to restore another file, run `tollgate undo FILE`";
-    let (what, hint) = match files {
-        [FileChanged { target_file: from, moved_to: Some(to), .. }] => (
-            format!("moved `{}` to `{}`, and `undo` moves nothing back", plain(from), plain(to)),
-            format!("run `tollgate move {} {}`", word(to), word(from)),
-        ),
-        [FileChanged { target_file: path, hash_before: None, .. }] => (
-            format!("created `{}`, and `undo` deletes nothing", plain(path)),
-            format!("run `tollgate delete {}`", word(path)),
-        ),
-        [FileChanged { target_file: path, .. }] => (
-            format!("replaced `{}`, and recovery does not have what it replaced", plain(path)),
-            "run `tollgate recovery list` to see all that is kept".to_owned(),
-        ),
-        files => {
-            let names: Vec<_> =
-                files.iter().rev().take(3).map(|file| format!("`{}`", plain(&file.target_file))).collect();
-            let more = if files.len() > names.len() { ", ..." } else { "" };
-            let what = format!(
-                "changed {} files ({}{more}), and `undo` restores one at a time",
-                files.len(),
-                names.join(", ")
-            );
-            return format!(
-                "refused: the last guarded write {what}\nhint: name one of them: `tollgate undo FILE`"
-            );
-        }
-    };
-    format!("refused: the last guarded write {what}\nhint: {hint}; {other}")
 }
 
 pub(crate) fn nobody_undoes(why: &NoPerson) -> String {
@@ -86,14 +134,8 @@ pub(crate) fn nobody_undoes(why: &NoPerson) -> String {
         NoPerson::InRun => "in a run, `undo` cannot ask".to_owned(),
         NoPerson::NoTerminal => "without a terminal, `undo` cannot ask".to_owned(),
     };
-    format!("refused: {why}\nhint: give `--yes` to restore without a question")
-}
-
-pub(crate) fn changed_since(view: &Viewpoint, entry: &RecoveryEntry) -> String {
-    let (path, id) = (shown(view, entry.path.as_path()), &entry.id);
     format!(
-        "refused: `{path}` was changed after the last guarded write to it\nhint: run `tollgate undo --to {id}` to restore what \
-         that write replaced; recovery then keeps what is there now"
+        "refused: {why}\nhint: give `--yes` to undo without a question, or `--dry-run` to see what it would do"
     )
 }
 

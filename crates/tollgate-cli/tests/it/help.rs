@@ -68,7 +68,15 @@ fn the_first_page_of_help() {
       mcp          Serve the workspace to one agent over MCP, on stdin and stdout
       serve        Serve the dashboard of this workspace, figures for monitoring, and MCP for agents
       token        Add, list and remove the tokens of agents and monitoring programs
-      undo         Restore what the last guarded write replaced
+      history      Show what agents have changed, newest first
+      show         Show the diff of a change, of a whole turn, or of all that was done for a task
+      blame        Show who wrote each line of a file: which agent, in which change, or which commit
+      bisect       Find the change with which a command began to fail
+      diff         Show what has changed since some time, or since a change, in the files that agents
+                   have changed
+      undo         Undo a change: the last one, that of a file, a whole turn, or all that was done for a
+                   task
+      restore      Restore a file as it was at some time, or after a change
       recovery     List, show and restore the bytes that guarded writes replaced
       ledger       Show, follow, verify and audit the ledger, which has one line per event
       export       Export the ledger to other systems: NDJSON, CloudEvents, OpenTelemetry, Agent Trace

@@ -15,6 +15,7 @@ mod files;
 mod git;
 mod hand_moves;
 mod help;
+mod history;
 mod hook;
 mod import;
 mod init;

@@ -54,7 +54,7 @@ fn a_command_that_people_try_leads_to_the_right_one() {
     --- stderr
     error: unrecognized subcommand 'log'
 
-      tip: to do that, run `tollgate ledger tail`
+      tip: to do that, run `tollgate history`
 
     Usage: tollgate [OPTIONS] <COMMAND>
 
@@ -63,7 +63,7 @@ fn a_command_that_people_try_leads_to_the_right_one() {
     insta::assert_snapshot!(world.run("restore x --json").filtered, @r#"
     exit 2
     --- stdout
-    {"error":"USAGE","message":"unrecognized subcommand 'restore'","hint":"to do that, run `tollgate undo`"}
+    {"error":"USAGE","message":"the following required arguments were not provided: --at <TIME|N>","hint":"run the command with `--help` to see how to call it"}
     "#);
     for (tried, right) in [
         ("list", "tollgate task list"),

@@ -16,13 +16,13 @@ fn a_person_sees_the_diff_and_types_yes() {
     for answer in ["no", "y", ""] {
         let said = world.tollgate(["undo", "a"]).typed(answer).is(1);
         assert!(said.shown.contains("-two\n    +one\n"), "{}", said.shown);
-        assert!(said.shown.contains("nothing was restored"), "{}", said.shown);
+        assert!(said.shown.contains("nothing was undone"), "{}", said.shown);
         world.holds("a", "two\n");
     }
     let said = world.tollgate(["undo"]).typed("yes").is(0);
-    assert!(said.shown.contains("before `blue` wrote it"), "{}", said.shown);
+    assert!(said.shown.contains("undo change 1 by `blue`"), "{}", said.shown);
     world.holds("a", "one\n");
-    assert_eq!(world.json("ledger tail --type MUTATION")[1]["payload"]["tool_name"], "restore");
+    assert_eq!(world.json("ledger tail --type MUTATION")[1]["payload"]["tool_name"], "undo");
     // A second undo reverts the first.
     world.tollgate(["undo"]).typed("yes").is(0);
     world.holds("a", "two\n");
@@ -43,16 +43,17 @@ fn without_a_terminal_only_yes_restores() {
     exit 1
     --- stderr
     refused: without a terminal, `undo` cannot ask
-    hint: give `--yes` to restore without a question
+    hint: give `--yes` to undo without a question, or `--dry-run` to see what it would do
     ");
     assert_eq!(world.run("undo --json").is(1).json()["reason"], "no_terminal");
     world.holds("a", "two\n");
     insta::assert_snapshot!(world.run("undo --yes").filtered, @r"
     exit 0
     --- stdout
-    `a`, as it was before `blue` wrote it [N] s ago
+    undo change 1 by `blue`, [N] s ago
+    `a`
         --- on disk
-        +++ restored
+        +++ undone
         @@ -1 +1 @@
         -two
         +one
@@ -60,7 +61,7 @@ fn without_a_terminal_only_yes_restores() {
     ");
     world.holds("a", "one\n");
     let json = world.run("undo a --yes --json").is(0).json();
-    assert!(json["diff"].as_str().unwrap().contains("-one\n+two\n"), "{json}");
+    assert!(json["files"][0]["diff"].as_str().unwrap().contains("-one\n+two\n"), "{json}");
     world.holds("a", "two\n");
 }
 
@@ -72,40 +73,29 @@ fn a_deleted_file_comes_back() {
     world.holds("a", "two\n");
 }
 
-/// `a` has an older version in recovery. That is not what a person means.
 #[test]
-fn without_a_name_only_the_last_change_is_undone() {
+fn without_a_name_the_last_change_is_undone_whatever_it_was() {
     let world = written();
-    let undo = || world.run("undo --yes").filtered;
+    let undo = || world.run("undo --yes").is(0);
     world.tollgate(["create", "new file"]).stdin("x").ends().is(0);
-    insta::assert_snapshot!(undo(), @r"
-    exit 1
-    --- stderr
-    refused: the last guarded write created `new file`, and `undo` deletes nothing
-    hint: run `tollgate delete 'new file'`; to restore another file, run `tollgate undo FILE`
-    ");
+    undo();
+    assert!(!world.path("new file").exists());
     world.run("move a c").is(0);
-    insta::assert_snapshot!(undo(), @r"
-    exit 1
-    --- stderr
-    refused: the last guarded write moved `a` to `c`, and `undo` moves nothing back
-    hint: run `tollgate move c a`; to restore another file, run `tollgate undo FILE`
-    ");
-    let changes = r#"[{"path":"c","content":"three\n"},{"path":"d","content":"four\n"}]"#;
+    undo();
+    world.holds("a", "two\n");
+    assert!(!world.path("c").exists());
+    let changes = r#"[{"path":"a","content":"three\n"},{"path":"d","content":"four\n"}]"#;
     world.tollgate(["apply"]).stdin(changes).ends().is(0);
-    insta::assert_snapshot!(undo(), @r"
-    exit 1
-    --- stderr
-    refused: the last guarded write changed 2 files (`c`, `d`), and `undo` restores one at a time
-    hint: name one of them: `tollgate undo FILE`
-    ");
-    assert_eq!(world.run("undo --yes --json").is(1).json()["reason"], "not_the_last_change");
-    world.holds("c", "three\n");
-    world.run("undo c --yes").is(0);
-    world.holds("c", "two\n");
-    // The restore is the last change now.
-    world.run("undo --yes").is(0);
-    world.holds("c", "three\n");
+    undo();
+    world.holds("a", "two\n");
+    assert!(!world.path("d").exists());
+    // The undo is the last change now.
+    undo();
+    world.holds("a", "three\n");
+    world.holds("d", "four\n");
+    world.run("undo d --yes").is(0);
+    world.holds("a", "three\n");
+    assert!(!world.path("d").exists());
 }
 
 #[test]
@@ -115,8 +105,10 @@ fn a_later_change_by_another_program_is_undone_only_if_the_entry_is_named() {
     insta::assert_snapshot!(world.run("undo a --yes").filtered, @r"
     exit 1
     --- stderr
-    refused: `a` was changed after the last guarded write to it
-    hint: run `tollgate undo --to [ID]` to restore what that write replaced; recovery then keeps what is there now
+    undo change 1 by `blue`, [N] s ago
+    `a` cannot be undone: the bytes that it takes are no longer kept
+    refused: 1 file cannot be undone, so nothing was
+    hint: see the change with `tollgate show` and edit the files by hand, or restore an entry of `tollgate recovery list` with `tollgate undo --to ID`
     ");
     world.holds("a", "foreign\n");
     let id = world.json("recovery list")[0]["id"].as_str().unwrap().to_owned();
@@ -140,15 +132,15 @@ fn nothing_to_undo_is_told() {
     insta::assert_snapshot!(world.run("undo --yes").filtered, @r"
     exit 1
     --- stderr
-    nothing to undo: recovery has no replaced files
+    nothing to undo: the ledger has no change
     hint: run `tollgate recovery list` to see all that is kept
     ");
     let world = World::new();
     world.tollgate(["write", "new"]).stdin("created\n").ends().is(0);
     insta::assert_snapshot!(world.run("undo --yes --json").filtered, @r#"
-    exit 1
+    exit 0
     --- stdout
-    {"refused":true,"reason":"nothing_to_undo","message":"nothing to undo: recovery has no replaced files","hint":"run `tollgate recovery list` to see all that is kept"}
+    {"undone":["new"],"conflicts":[],"files":[{"path":"new","merge":"none","diff":"--- on disk\n+++ undone\n@@ -1 +0,0 @@\n-created\n"}]}
     "#);
     insta::assert_snapshot!(world.run("undo --to 0643c1d2e8a1f07b3a9c5d --yes").filtered, @r"
     exit 3

@@ -140,6 +140,26 @@ pub(crate) fn run(gate: &Gate, request: &RunRequest<'_>) -> Result<LevelAttempt>
     transaction.end(gate, request, end).map(LevelAttempt::Ran)
 }
 
+/// Runs a command in a view that is thrown away, and waits for all its processes. `Err`: why that is not possible.
+pub(crate) fn trial(
+    gate: &Gate,
+    command: &[OsString],
+    folder: &Path,
+) -> Result<std::result::Result<RunEnd, String>> {
+    let mut reach = Reach::from(gate.workspace(), folder)?;
+    reach.closed.push(gate.workspace().path().join(STATE_FOLDER));
+    let mut transaction = Transaction::begin(gate, reach, None)?;
+    let end = match transaction.start(command, folder, None)? {
+        (Ok(child), _) => Ok(transaction.wait(child.id())?),
+        (Err(error), progress) if progress.contains(&ENTERED) => Err(error.to_string()),
+        (Err(error), _) => Err(reason(&error)),
+    };
+    // A process that goes on keeps its view.
+    while wait_for_any(WaitOptions::empty())?.is_some() {}
+    transaction.folder.remove()?;
+    Ok(end)
+}
+
 /// What the child has reported.
 fn progress(mut report: File) -> Result<Vec<u8>> {
     let mut progress = Vec::new();

@@ -168,6 +168,65 @@ tollgate run --json",
 
 pub(super) const LEDGER: &[Script] = &[
     (
+        "history",
+        "tollgate history
+echo four | tollgate write a.md --agent blue
+tollgate history
+tollgate history --json
+tollgate history missing.md
+tollgate history --since nonsense
+tollgate history --task paint --json",
+    ),
+    (
+        "show",
+        "tollgate show 1
+echo four | tollgate write a.md --agent blue
+tollgate show 1
+tollgate show 1 --json
+tollgate show paint
+tollgate show t-0000000000000000 --json
+tollgate show",
+    ),
+    (
+        "blame",
+        "tollgate blame a.md
+echo four | tollgate write a.md --agent blue
+tollgate blame a.md --json
+tollgate blame a.md:1 | cut -c1-10
+tollgate blame a.md:9
+tollgate blame missing.md",
+    ),
+    (
+        "bisect",
+        "tollgate bisect -- false
+echo four | tollgate write a.md --agent blue
+echo five | tollgate write a.md --agent green
+tollgate bisect --steps -- grep -q one a.md
+tollgate bisect --steps --json -- grep -q one a.md
+tollgate bisect -- true
+tollgate bisect -- false
+tollgate bisect",
+    ),
+    (
+        "diff",
+        "tollgate diff --since 1h
+echo four | tollgate write a.md --agent blue
+tollgate diff --since 1h
+tollgate diff --since 1 --json
+tollgate diff",
+    ),
+    (
+        "restore",
+        "echo four | tollgate write a.md --agent blue
+echo five | tollgate write a.md --agent blue
+tollgate restore a.md --at 1
+tollgate restore a.md --at 1 --yes
+tollgate restore a.md --at 1 --yes --json
+tollgate restore a.md --at 2 --dry-run --json
+tollgate restore a.md --at nonsense
+tollgate restore a.md",
+    ),
+    (
         "undo",
         "tollgate undo
 echo four | tollgate write a.md --agent blue

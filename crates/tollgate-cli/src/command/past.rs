@@ -1,0 +1,196 @@
+//! The past of a workspace, for the commands that show it and undo it: which changes are meant, their bytes, their sizes.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::str::FromStr;
+
+use jiff::Timestamp;
+use serde_json::json;
+use tollgate::TaskName;
+use tollgate::error::Fault;
+use tollgate::history::content::Contents;
+use tollgate::history::step::{Back, Step, Steps};
+use tollgate::merge::{changed_lines, diff_texts};
+use tollgate::name::{Agent, TurnId};
+use tollgate::workspace::Workspace;
+use tollgate::{Digest, ledger::Ledger};
+
+use crate::answer::{Answer, Reply};
+use crate::error::CliError;
+use crate::invocation::Invocation;
+use crate::person::Person;
+use crate::report::history::{FileDiff, Size};
+use crate::words;
+
+/// Which changes are meant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Which {
+    /// That with this ledger line.
+    Line(u64),
+    /// Those of a turn.
+    Turn(TurnId),
+    /// Those that were made for a task.
+    Task(TaskName),
+    /// Those of an agent since this time.
+    Agent(Agent, Timestamp),
+}
+
+impl FromStr for Which {
+    type Err = String;
+
+    /// The number of a ledger line, the id of a turn, or the name of a task.
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Ok(line) = text.parse() {
+            return Ok(Self::Line(line));
+        }
+        let is_turn = text.strip_prefix("t-").is_some_and(|id| id.len() == 16);
+        if is_turn && let Ok(turn) = text.parse() {
+            return Ok(Self::Turn(turn));
+        }
+        text.parse().map(Self::Task).map_err(|fault: Fault| fault.to_string())
+    }
+}
+
+impl Which {
+    fn back(&self) -> Back {
+        match self {
+            Self::Line(line) => Back::ToLine(*line),
+            Self::Agent(_, since) => Back::To(*since),
+            Self::Turn(_) | Self::Task(_) => Back::ToTheStart,
+        }
+    }
+
+    /// The steps since the first that is meant, and whether a step is meant. `Err`: nothing is meant.
+    pub(super) fn find(&self, ledger: &Ledger) -> Result<Option<Chosen>, Fault> {
+        let steps = Steps::read(ledger, self.back(), |_| ControlFlow::Continue(true))?.steps;
+        let change = match self {
+            Self::Line(line) => steps.iter().find(|step| step.seq == *line).map(|step| step.change),
+            _ => None,
+        };
+        let is_meant = |step: &Step| match self {
+            Self::Line(_) => Some(step.change) == change,
+            Self::Turn(turn) => step.turn.as_ref() == Some(turn),
+            Self::Task(task) => step.task.as_ref() == Some(task),
+            Self::Agent(agent, _) => step.agent.as_ref() == Some(agent),
+        };
+        let meant: Vec<bool> = steps.iter().map(is_meant).collect();
+        let first = meant.iter().position(|meant| *meant);
+        Ok(first.map(|first| Chosen { steps: steps[first..].to_vec(), meant: meant[first..].to_vec() }))
+    }
+}
+
+/// Steps of the ledger, and which of them are meant.
+pub(super) struct Chosen {
+    /// The oldest first. The first is meant.
+    pub(super) steps: Vec<Step>,
+    meant: Vec<bool>,
+}
+
+impl Chosen {
+    /// All of these are meant.
+    pub(super) fn all(steps: Vec<Step>) -> Self {
+        Self { meant: vec![true; steps.len()], steps }
+    }
+
+    pub(super) fn is_meant(&self, step: &Step) -> bool {
+        // The numbers of the lines rise.
+        let at = self.steps.binary_search_by_key(&step.seq, |step| step.seq);
+        at.is_ok_and(|at| self.meant[at])
+    }
+
+    /// The steps that are meant.
+    pub(super) fn meant(&self) -> impl DoubleEndedIterator<Item = &Step> {
+        self.steps.iter().zip(&self.meant).filter(|(_, meant)| **meant).map(|(step, _)| step)
+    }
+}
+
+/// The workspace, if anything was recorded in it.
+pub(super) fn recorded(invocation: &Invocation) -> Result<Option<Workspace>, CliError> {
+    Ok(if invocation.has_state()? { Some(invocation.workspace()?) } else { None })
+}
+
+/// A file as the ledger names it: relative to the workspace if it is in it.
+pub(super) fn ledger_name(
+    invocation: &Invocation,
+    workspace: &Workspace,
+    path: &Path,
+) -> Result<String, CliError> {
+    let path = workspace.canonical_link(invocation.path(path)?)?;
+    let name = path.as_path().strip_prefix(workspace.path()).unwrap_or(path.as_path());
+    Ok(name.display().to_string())
+}
+
+/// The bytes of both contents of a file: none where there was no file. `None`: they are no longer kept.
+fn both(
+    contents: &Contents<'_>,
+    path: &str,
+    [before, after]: [Option<Digest>; 2],
+) -> Result<Option<[Vec<u8>; 2]>, Fault> {
+    let disk = contents.on_disk(path)?;
+    let find = |digest: Option<Digest>| match (digest, &disk) {
+        (None, _) => Ok(Some(Vec::new())),
+        (Some(digest), Some(disk)) if disk.digest == digest => Ok(disk.bytes.clone()),
+        (Some(digest), _) => contents.find(digest),
+    };
+    Ok(match (find(before)?, find(after)?) {
+        (Some(before), Some(after)) => Some([before, after]),
+        _ => None,
+    })
+}
+
+/// The difference of two contents of a file.
+pub(super) fn file_diff(
+    contents: &Contents<'_>,
+    path: &str,
+    ends: [Option<Digest>; 2],
+) -> Result<FileDiff, Fault> {
+    let [before, after] = ends;
+    let (size, diff) = match both(contents, path, ends)? {
+        None => (Size::NotKept, None),
+        Some([one, other]) => match changed_lines(&one, &other) {
+            None => (Size::NotText, None),
+            Some([added, removed]) => {
+                (Size::Lines { added, removed }, diff_texts(&one, &other, ["before", "after"]))
+            }
+        },
+    };
+    Ok(FileDiff { path: path.to_owned(), before, after, size, diff })
+}
+
+/// The answer if the ledger has nothing of what is meant.
+pub(super) fn nothing_found(which: &Which) -> Answer {
+    no("not_found", &words::nothing_recorded(&which.described()))
+}
+
+/// An answer that is no, with its hint behind its first line.
+pub(super) fn no(reason: &str, message: &str) -> Answer {
+    let (first, hint) =
+        message.split_once("\nhint: ").map_or((message, None), |(first, hint)| (first, Some(hint)));
+    let first = first.trim_start_matches("refused: ");
+    Answer::NotValid(Reply::noted(
+        message.to_owned(),
+        json!({"refused": true, "reason": reason, "message": first, "hint": hint}),
+    ))
+}
+
+/// Shows what would be done, and asks the person. The answer, if nothing is to be done.
+pub(super) fn asked(invocation: &Invocation, shown: &str) -> Result<Option<Answer>, CliError> {
+    Ok(match Person::here(invocation) {
+        Err(why) => Some(no(why.word(), &words::nobody_undoes(&why))),
+        Ok(person) if !person.agrees(shown, words::UNDO_QUESTION)? => {
+            Some(no("not_confirmed", words::NOT_UNDONE))
+        }
+        Ok(_) => None,
+    })
+}
+
+impl Which {
+    pub(super) fn described(&self) -> String {
+        match self {
+            Self::Line(line) => format!("line {line}"),
+            Self::Turn(turn) => format!("turn `{turn}`"),
+            Self::Task(task) => format!("task `{task}`"),
+            Self::Agent(agent, since) => format!("`{agent}` since {since}"),
+        }
+    }
+}

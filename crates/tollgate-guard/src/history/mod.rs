@@ -1,0 +1,17 @@
+//! History: what every agent did to the files, between the commits of git.
+//!
+//! The ledger has, for each change of a file, the hash before and after, the agent, the turn and the time ([`step`]). The bytes are
+//! found by their hash ([`content`]). A file is followed through moves, and what others saved between two guarded changes is seen by
+//! a hash that no change has left ([`trail`]). Everything else is made of these three: who wrote which line ([`blame`]), and what
+//! must be written to undo a change ([`undo`]).
+//!
+//! Nothing here writes: a plan to undo becomes one guarded write of the gate.
+
+pub mod blame;
+pub mod content;
+pub mod step;
+pub mod trail;
+pub mod undo;
+
+#[cfg(test)]
+mod tests;

@@ -165,7 +165,7 @@ impl Permit<'_> {
 }
 
 /// Keeps the bytes that a plan writes, in the turn.
-fn keep_text(request: &Request<'_>, plan: &Plan) -> Result<()> {
+pub(crate) fn keep_text(request: &Request<'_>, plan: &Plan) -> Result<()> {
     match &plan.operation {
         Operation::Put { content: NewContent::Bytes(bytes), digest } => {
             request.turn.keep_text(*digest, bytes)
@@ -176,7 +176,7 @@ fn keep_text(request: &Request<'_>, plan: &Plan) -> Result<()> {
 }
 
 /// The file of a plan, and the hash that it would get.
-fn wanted_by(plan: &Plan) -> Option<(FilePath, Digest)> {
+pub(crate) fn wanted_by(plan: &Plan) -> Option<(FilePath, Digest)> {
     Some((plan.place.path().clone(), plan.operation.after().digest()?))
 }
 
@@ -195,7 +195,11 @@ fn edited(request: &Request<'_>, refusal: &Refusal, edits: &[Edit]) -> Result<Op
 }
 
 /// Keeps what the refused changes wanted to write, as far as the turn has these texts.
-fn keep_wanted(request: &Request<'_>, refused: &mut Refused, wanted: &[(FilePath, Digest)]) -> Result<()> {
+pub(crate) fn keep_wanted(
+    request: &Request<'_>,
+    refused: &mut Refused,
+    wanted: &[(FilePath, Digest)],
+) -> Result<()> {
     for refusal in &mut refused.refusals {
         if let Some((_, digest)) = wanted.iter().find(|(path, _)| *path == refusal.path)
             && let Some(text) = request.turn.text(*digest)?

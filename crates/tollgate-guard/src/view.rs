@@ -13,7 +13,7 @@ use crate::change::{Action, Change, CommandLook, Expected, StartState};
 use crate::commit::{AppliedChange, Base, ByCommand, FolderChange, NewContent, Operation, Plan};
 use crate::explain::{object, refuse};
 use crate::git_rules;
-use crate::guard::{Permit, judged, lock, stale};
+use crate::guard::{Permit, judged, keep_text, keep_wanted, lock, stale, wanted_by};
 use crate::judge::{is_busy, objection};
 use crate::look::Look;
 use crate::lost_claim::fenced;
@@ -120,10 +120,19 @@ pub(crate) fn commit(
         }
     }
     if !refusals.is_empty() {
+        let mut wanted = Vec::new();
         for plan in &plans {
-            refusals.extend(stale(&request, plan)?);
+            if let Some(refusal) = stale(&request, plan)? {
+                keep_text(&request, plan)?;
+                wanted.extend(wanted_by(plan));
+                refusals.push(refusal);
+            }
         }
-        return refuse(&request, refusals);
+        let mut outcome = refuse(&request, refusals)?;
+        if let Outcome::Refused(refused) = &mut outcome {
+            keep_wanted(&request, refused, &wanted)?;
+        }
+        return Ok(outcome);
     }
     if plans.is_empty() {
         later.iter().try_for_each(|folder| folder.make(root))?;

@@ -5,6 +5,7 @@ use tollgate::edit::Edit;
 use tollgate::guard::{Action, Change, Expected, Outcome};
 use tollgate::merge::{Merge, NoMerge};
 use tollgate::refusal::{Reason, Refused};
+use tollgate_guard::view::ViewChanges;
 
 use crate::world::{Agent, World};
 
@@ -67,6 +68,32 @@ fn edits_and_changes_of_several_files_are_kept_too() {
     let agent = behind(&world);
     agent.applies(changes).refused_stale();
     assert_eq!(merge(&agent).unwrap().content, BOTH);
+}
+
+#[test]
+fn what_a_refused_command_wanted_is_kept_too() {
+    // Alone, and beside a file that no command may change, which is found before any file is staged.
+    for beside in [None, Some(".tollgate/config.toml")] {
+        let world = World::new();
+        let agent = behind(&world);
+        let in_layer = world.root().with_file_name("in-the-layer");
+        std::fs::write(&in_layer, WANTED).unwrap();
+        let digest = tollgate::Digest::of(WANTED.as_bytes());
+        let change = |path: &str| {
+            Change::new(path, Action::CopyOf { file: in_layer.clone(), digest, in_place: false })
+        };
+        let files = ["a"].into_iter().chain(beside).map(change).collect();
+        let changes = ViewChanges { level: "transaction", files, ..ViewChanges::default() };
+        let refused = world.gate.commit_view(&agent.turn, changes).unwrap().into_result().unwrap_err();
+        assert!(
+            refused
+                .refusals()
+                .iter()
+                .any(|refusal| { matches!(&refusal.reason, Reason::Stale(stale) if stale.mergeable) })
+        );
+        world.holds("a", DISK);
+        assert_eq!(merge(&agent).unwrap().content, BOTH);
+    }
 }
 
 #[test]

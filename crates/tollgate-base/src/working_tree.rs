@@ -236,14 +236,17 @@ impl WorkingTree {
     /// commands. Those of the user, such as git-lfs, work.
     fn git_for_content(&self) -> Result<Command> {
         const FILTERS: &str = r"^filter\..*\.(clean|smudge|process|required)$";
+        let mut asked = self.git();
+        asked.args(["config", "--show-scope", "--name-only", "-z", "--get-regexp", FILTERS]);
+        let found = self.end_of(&mut asked, b"")?;
+        // 1: there are none.
+        if !matches!(found.status.code(), Some(0 | 1)) {
+            return Err(self.silent(&found.status));
+        }
         let mut command = self.git();
-        for scope in ["--local", "--worktree"] {
-            let mut asked = self.git();
-            asked.args(["config", scope, "--includes", "--name-only", "-z", "--get-regexp", FILTERS]);
-            // It fails if there are none.
-            for key in
-                self.end_of(&mut asked, b"")?.output.split(|byte| *byte == 0).filter(|key| !key.is_empty())
-            {
+        let mut words = found.output.split(|byte| *byte == 0);
+        while let (Some(scope), Some(key)) = (words.next(), words.next()) {
+            if matches!(scope, b"local" | b"worktree") {
                 let mut setting = OsString::from_vec(key.to_vec());
                 setting.push("=");
                 command.arg("-c").arg(setting);
@@ -421,4 +424,44 @@ fn unfinished_file(entry: &[u8]) -> Option<(PathBuf, Option<String>)> {
     let object = parts.get(object)?.to_str().ok()?;
     let is_there = object.bytes().any(|digit| digit != b'0');
     Some((path(parts.get(words)?), is_there.then(|| object.to_owned())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A repository may be a stranger's, and a filter is a command.
+    #[test]
+    fn the_filters_of_a_repository_do_not_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let top = folder.path().canonicalize().unwrap();
+        let git = |words: &[&str]| {
+            let name = ["-c", "user.name=Ada", "-c", "user.email=ada@example.org"];
+            assert!(
+                Command::new("git").arg("-C").arg(&top).args(name).args(words).status().unwrap().success()
+            );
+        };
+        let ran = top.join(".git/ran");
+        let filter = format!("sh -c 'echo >{}; cat'", ran.display());
+        git(&["init", "-q"]);
+        fs::write(top.join(".gitattributes"), "a filter=a\nb filter=b\nc filter=c\n").unwrap();
+        for name in ["a", "b", "c"] {
+            fs::write(top.join(name), "1\n").unwrap();
+        }
+        git(&["add", "-A"]);
+        git(&["commit", "-q", "-m", "first"]);
+        git(&["config", "filter.a.clean", &filter]);
+        git(&["config", "extensions.worktreeConfig", "true"]);
+        git(&["config", "--worktree", "filter.b.clean", &filter]);
+        git(&["config", "include.path", "more"]);
+        git(&["config", "--file", ".git/more", "filter.c.clean", &filter]);
+        for name in ["a", "b", "c"] {
+            fs::write(top.join(name), "2\n").unwrap();
+        }
+        let tree = WorkingTree::at(&top).unwrap();
+        assert_eq!(tree.unfinished(&[]).unwrap().len(), 3);
+        assert!(!ran.exists());
+        git(&["status", "-s"]);
+        assert!(ran.exists(), "git itself runs them");
+    }
 }

@@ -2,7 +2,8 @@
 //!
 //! `.tollgate/history/contents/` has one file for each content. Its name is the SHA-256 of the bytes, with the ending `.z` if the
 //! file is compressed, and its time is when the content was last kept. `.tollgate/history/removed` has a line with the hash of each
-//! content that was deleted, so that nobody takes bytes that are gone for bytes that never were here.
+//! content that was deleted, so that nobody takes bytes that are gone for bytes that never were here. The oldest lines go when there
+//! are some ten thousand.
 //!
 //! Nothing depends on a content, so it may be deleted at any time. Each read compares the bytes with the hash.
 
@@ -60,6 +61,9 @@ const LEVEL: u8 = 3;
 
 /// After this time, the writer of an incomplete file is dead.
 const WRITTEN_WITHIN: Duration = Duration::from_secs(60);
+
+/// The list of what was removed loses its older half when it is larger: some 15,000 contents are gone by then.
+const LONGEST_LIST: usize = 1 << 20;
 
 /// A file of the store.
 pub(crate) struct StoredContent {
@@ -173,6 +177,13 @@ pub(crate) fn note_removed(root: &Root, removed: &[Digest]) -> Result<()> {
         return Ok(());
     }
     let path = list_of_removed(root);
+    let list = gone_is_none(private::read(&path).at("read", &path))?.unwrap_or_default();
+    if list.len() > LONGEST_LIST {
+        // Lines have one length, so the rest begins with a whole one.
+        let line = removed[0].to_string().len() + 1;
+        let rest = list.len() / line / 2 * line;
+        replace_file_with_mode(&path, &list[list.len() - rest..], Durability::Fast, None)?;
+    }
     let lines: String = removed.iter().map(|digest| format!("{digest}\n")).collect();
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND;
     private::open(&path, flags).and_then(|mut file| file.write_all(lines.as_bytes())).at("write", &path)

@@ -24,7 +24,7 @@ const LONGEST_END: u64 = 3;
 /// Our hooks: the place of each in Codex's notation, and the hash under which Codex stores a person's approval.
 ///
 /// The hash is that of the event, the matcher and the hook, with all defaults filled in, as JSON with sorted keys. It was
-/// compared with the answer of Codex CLI 0.169.0 (`hooks/list` of its `app-server`).
+/// compared with the answer of Codex CLI 0.166.0 (`hooks/list` of its `app-server`).
 fn identities(hooks: &Value) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for (event, groups) in hooks["hooks"].as_object().into_iter().flatten() {
@@ -233,7 +233,7 @@ fn effects(tool: &str, input: &Value) -> ToolEffects {
 mod tests {
     use super::*;
 
-    /// The hashes that Codex CLI 0.169.0 reported for the hooks that `init` writes.
+    /// The hashes that Codex CLI 0.166.0 reported for the hooks that `init` writes.
     #[test]
     fn the_hashes_are_those_of_codex() {
         let Setup::Shared { entries, .. } = Codex.setup() else { panic!("it shares its file") };

@@ -119,7 +119,8 @@ fn the_life_of_a_task_in_json() {
     let figures = world.json("task figures");
     assert_eq!(
         figures["coordination"],
-        json!({"agent_name": "all", "active_claims": 0, "total_claims": 1, "claim_conflicts_avoided": 1, "claim_success_rate": 1.0})
+        json!({"agent_name": "all", "active_claims": 0, "total_claims": 1, "claim_conflicts_avoided": 1, "claim_success_rate": 1.0,
+            "attempts": 1, "attempts_succeeded": 1})
     );
     // The name is taken in `Done` now, and nothing is overwritten.
     world.run("task add x --name pay-the-rent").is(1);

@@ -11,8 +11,7 @@ use tollgate::vault::TaskName;
 use tollgate::vault::state::State;
 use tollgate::vault::store::TaskSummary;
 
-use super::bulk;
-use super::decision_form::address;
+use super::decision_form::{address, address_of_all};
 use super::ledger::{sentence, tail};
 use super::sheet::Sheet;
 use super::task;
@@ -113,7 +112,7 @@ pub(super) fn view(visit: &Visit, open: &OpenWorkspace, query: &ApprovalsQuery) 
                         }
                     }
                     @for (action, number) in together(&waiting) {
-                        p.together { a href=(bulk::address_of(action)) { "Decide " (number) " × " code { (SafeText(action)) } " together" } }
+                        p.together { a href=(address_of_all(action)) { "Decide " (number) " × " code { (SafeText(action)) } " together" } }
                     }
                     @if waiting.len() > LISTED { p.quiet { (waiting.len() - LISTED) " more are waiting." } }
                 }

@@ -24,7 +24,7 @@ use super::layout;
 use super::page::Page;
 use super::sheet::Sheet;
 use super::task_request::as_shown;
-use super::text::{SafeText, ago, count, encode};
+use super::text::{SafeText, ago, count};
 use super::trouble::Trouble;
 use super::view::{PageContent, no_vault};
 use super::visit::Visit;
@@ -60,11 +60,6 @@ enum BulkDecision {
     Approve,
     SendBack(String),
     Reject(String),
-}
-
-/// The address of the page.
-pub(super) fn address_of(action: &str) -> String {
-    format!("/approvals/all?action={}", encode(action))
 }
 
 fn of(action: &str, listed: &TaskSummary) -> bool {

@@ -15,6 +15,11 @@ pub(super) fn address(task: &str) -> String {
     format!("/approvals?task={}", encode(task))
 }
 
+/// The address of the page that decides about all tasks of this action.
+pub(super) fn address_of_all(action: &str) -> String {
+    format!("/approvals/all?action={}", encode(action))
+}
+
 /// The form, for a task that waits for approval. `next` is the task to open after the decision.
 pub(super) fn decision(
     visit: &Visit,

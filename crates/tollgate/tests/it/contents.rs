@@ -134,6 +134,24 @@ fn what_is_deleted_for_its_age_or_for_space_is_said_to_be_no_longer_kept() {
 }
 
 #[test]
+fn the_list_of_what_is_gone_has_a_bound() {
+    let world = World::with("[guard]\ngrace = \"0ms\"\n[history]\nmax_size = \"0B\"\n");
+    world.outsider_writes("a", "first");
+    let agent = world.agent("blue");
+    agent.reads("a");
+    agent.writes("a", "second").done();
+    let list = world.root().join(".tollgate/history/removed");
+    let lines = |from: u32, to: u32| -> String {
+        (from..to).map(|n| format!("{}\n", Digest::of(&n.to_le_bytes()))).collect()
+    };
+    fs::write(&list, lines(0, 20_000)).unwrap();
+    sweeps(&world);
+    let left = fs::read_to_string(&list).unwrap();
+    let gone = format!("{}\n", Digest::of(b"first"));
+    assert!(left == lines(10_000, 20_000) + &gone, "the older half is forgotten: {} bytes", left.len());
+}
+
+#[test]
 fn late_writes_are_the_last_to_go() {
     let world = World::with(&format!("{NOW}[history]\nmax_size = \"20B\"\n"));
     world.outsider_writes("a", "0123456789");

@@ -403,7 +403,7 @@ fn the_doctor_notices_hooks_that_do_not_work() {
     assert!(doctor(&world)[1]["message"].as_str().unwrap().contains("another version"));
 }
 
-/// The configuration of Codex CLI 0.169.0 after a person has approved the hooks, with the hashes that it reported.
+/// The configuration of Codex CLI 0.166.0 after a person has approved the hooks, with the hashes that it reported.
 pub(crate) fn approved(world: &World) -> String {
     let mut state = format!("[projects.\"{}\"]\ntrust_level = \"trusted\"\n", world.root().display());
     for (event, hash) in [

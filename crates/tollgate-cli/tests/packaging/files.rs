@@ -242,6 +242,6 @@ fn the_mcp_server_is_described_for_the_registry_and_in_a_bundle() {
     let world = World::new();
     let args: Vec<String> = args.collect();
     let hello = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#;
-    let answer = world.tollgate(&args).stdin(&format!("{hello}\n")).ends().is(0).stdout();
+    let answer = world.tollgate(&args).stdin(format!("{hello}\n")).ends().is(0).stdout();
     assert!(answer.contains("serverInfo"), "{answer}");
 }

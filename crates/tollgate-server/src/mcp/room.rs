@@ -138,4 +138,29 @@ mod tests {
             assert!(space.0.clone().try_acquire_owned().is_ok());
         });
     }
+
+    #[test]
+    fn a_large_answer_that_is_not_sent_counts_as_one_of_eight_running_calls() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let (space, calls) = (Space::new(), Arc::new(Semaphore::new(CALLS)));
+            let answered = async |size: usize| {
+                let room = space.enter(1).await.unwrap();
+                room.keep(calls.clone().try_acquire_owned().expect("a call may run"), size);
+                room
+            };
+            // As many small answers as there are: a call is over when its answer is made.
+            let small = answered(SMALL).await;
+            assert_eq!(calls.available_permits(), 8);
+            let mut unsent = Vec::new();
+            for _ in 0..8 {
+                unsent.push(answered(SMALL + 1).await);
+            }
+            assert!(calls.clone().try_acquire_owned().is_err(), "another call waits");
+            unsent.pop();
+            assert_eq!(calls.available_permits(), 1, "one answer was sent");
+            drop((small, unsent));
+            assert_eq!(calls.available_permits(), 8);
+        });
+    }
 }

@@ -93,7 +93,7 @@ fn files(history: &History) {
     world.tollgate(["write", "a", "--turn", &turn]).stdin("one\ntwo\nTHREE\n").ends().is(1);
     world.run(&format!("merge a --write --turn {turn}")).is(0);
     history.done("red", "a", "ONE\ntwo\nTHREE\n");
-    world.run("undo a --yes --agent ada").is(0);
+    world.run("undo a --yes").is(0);
     history.done("ada", "a", "ONE\ntwo\nthree\n");
     // A program that is unaware of tollgate.
     history.saves("a", "by an editor\n");

@@ -224,7 +224,7 @@ fn usage_errors() {
     []
     Many agents, one workspace, nothing lost
     ["--json"]
-    {"error":"USAGE","message":"'tollgate' requires a subcommand but one was not provided [subcommands: init, status, turn, read, write, edit, create, delete, move, apply, commit, merge, run, task, work, sync, vault, mcp, serve, token, undo, recovery, ledger, export, hook, doctor, trust, man, completions, help]","hint":"run the command with `--help` to see how to call it"}
+    {"error":"USAGE","message":"'tollgate' requires a subcommand but one was not provided [subcommands: init, status, turn, read, write, edit, create, delete, move, apply, commit, merge, run, task, work, sync, vault, mcp, serve, token, history, show, blame, bisect, diff, undo, restore, recovery, ledger, export, hook, doctor, trust, man, completions, help]","hint":"run the command with `--help` to see how to call it"}
     ["fly"]
     error: unrecognized subcommand 'fly'
     ["reed", "--json"]

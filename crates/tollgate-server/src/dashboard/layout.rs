@@ -10,18 +10,8 @@ use tollgate::vault::state::State;
 use super::assets::{ICON, SCRIPT, STYLE};
 use super::page::Page;
 use super::text::{SafeText, count, made, plain};
-use super::view::PageContent;
+use super::view::{PageContent, SECTIONS};
 use super::visit::Visit;
-
-/// The navigation.
-pub(super) const SECTIONS: [(&str, &str); 6] = [
-    ("/", "Board"),
-    ("/approvals", "Approvals"),
-    ("/agents", "Agents"),
-    ("/conflicts", "Conflicts"),
-    ("/turns", "Turns"),
-    ("/ledger", "Ledger"),
-];
 
 const KEYS: [(&str, &str); 12] = [
     ("j  k", "next, previous; opens an approval"),

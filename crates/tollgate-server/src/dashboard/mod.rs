@@ -6,7 +6,7 @@
 //! - `page`: which page an address means; `layout`: the frame of all pages; `events`: live updates.
 //! - `board`, `tasks`, `task`, `approvals`, `agents`, `conflicts`, `turns`, `ledger`, `search`: one page each; `export`: the
 //!   ledger as a file.
-//! - `decision_form`, `decide`, `bulk`: a person's decision, as a form and as a request, and one about several tasks; `task_actions`, `new_task`, `act`: what else
+//! - `decision_form`, `decide`: a person's decision, as a form and as a request; `bulk`, `decide_all`: one about several tasks; `task_actions`, `new_task`, `act`: what else
 //!   people do with tasks; `task_request`: such a request; `trouble`: why something was not done.
 //! - `visit`: who asks, and proof that a form came from our page; `view`, `overview`, `task_row`, `sheet`: what pages share.
 //! - `panes`: three texts beside each other; `markdown`, `text`: untrusted text, made safe.
@@ -21,6 +21,7 @@ mod bulk;
 mod charts;
 mod conflicts;
 mod decide;
+mod decide_all;
 mod decision_form;
 mod events;
 mod export;
@@ -71,7 +72,7 @@ pub fn router() -> Router<Site> {
         .route("/events", get(events::stream))
         .route("/ledger/export", get(export::get))
         .route("/static/{name}", get(assets::get))
-        .route("/approvals/all", post(bulk::decide))
+        .route("/approvals/all", post(decide_all::decide))
         .route("/tasks/{task}/approve", post(decide::approve))
         .route("/tasks/{task}/reject", post(decide::reject))
         .route("/tasks/{task}/changes", post(decide::request_changes))

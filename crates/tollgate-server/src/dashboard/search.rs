@@ -14,12 +14,11 @@ use tollgate::vault::Vault;
 use tollgate::vault::state::State;
 use tollgate::vault::store::TaskSummary;
 
-use super::layout::SECTIONS;
 use super::ledger::{newest, sentence, tells};
 use super::new_task::priorities;
 use super::task_row::{rows, state_words, title};
 use super::text::{SafeText, count, encode};
-use super::view::PageContent;
+use super::view::{PageContent, SECTIONS};
 use super::visit::Visit;
 use crate::board::Board;
 use crate::workspace_provider::OpenWorkspace;

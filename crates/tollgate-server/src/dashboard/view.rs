@@ -6,6 +6,16 @@ use maud::{Markup, html};
 use super::text::SafeText;
 use crate::workspace_provider::OpenWorkspace;
 
+/// The pages in the navigation.
+pub(super) const SECTIONS: [(&str, &str); 6] = [
+    ("/", "Board"),
+    ("/approvals", "Approvals"),
+    ("/agents", "Agents"),
+    ("/conflicts", "Conflicts"),
+    ("/turns", "Turns"),
+    ("/ledger", "Ledger"),
+];
+
 /// The content of a page.
 pub(super) struct PageContent {
     pub(super) title: String,

@@ -24,7 +24,7 @@ fn start<'w>(world: &'w World, folder: &Path, session: &str) -> Run<'w> {
 /// The name that the agent of this session is told at its start.
 fn name_in(world: &World, folder: &Path, session: &str) -> String {
     let told = start(world, folder, session).ends().is(0).stdout();
-    told.split_once("--agent ").unwrap().1.split_once('`').unwrap().0.to_owned()
+    told.split_once("--agent ").unwrap().1.split(['`', ' ']).next().unwrap().to_owned()
 }
 
 fn name(world: &World, session: &str) -> String {

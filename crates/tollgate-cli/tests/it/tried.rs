@@ -75,7 +75,6 @@ fn a_usage_error_names_what_was_meant() {
         ("turn ls", "`tollgate turn list`"),
         ("recovery ls", "`tollgate recovery list`"),
         ("task ls", "`tollgate task list`"),
-        ("show", "`tollgate task show TASK`"),
     ] {
         let said = world.run(line).is(2).stderr();
         assert!(said.contains(tip), "{line}: {said}");

@@ -130,7 +130,7 @@ fn the_state_of_tollgate_is_hidden() {
     world.outsider_writes("vault/.tollgate/secret", "s3cret");
     world.outsider_writes("deep/down/.tollgate/secret", "s3cret");
     world.outsider_writes("deep/plain", "s3cret is only in this file");
-    symlink(".tollgate/recovery", world.root().join("innocent")).unwrap();
+    symlink(".tollgate/history", world.root().join("innocent")).unwrap();
     symlink("vault/.tollgate/secret", world.root().join("harmless")).unwrap();
     let files = [
         ".tollgate/history/secret",
@@ -153,7 +153,7 @@ fn the_state_of_tollgate_is_hidden() {
         assert!(several.contains("Error") && several.contains("only in this file"), "{several}");
         assert_eq!(several.matches("s3cret").count(), 1, "{several}");
     }
-    for path in [".tollgate", ".tollgate/recovery", "vault/.tollgate", "deep/down/.tollgate", "innocent"] {
+    for path in [".tollgate", ".tollgate/history", "vault/.tollgate", "deep/down/.tollgate", "innocent"] {
         for tool in ["list_directory", "list_directory_with_sizes", "directory_tree", "get_file_info"] {
             client.refused(tool, json!({"path": path}), refused);
         }

@@ -102,7 +102,7 @@ fn the_late_write_check_runs_without_a_call() {
     let stage = world.root().join(".tollgate/stage");
     let waiting = || std::fs::read_dir(&stage).unwrap().count();
     until_true("the late-write check", || waiting() == 0);
-    let kept = world.root().join(".tollgate/recovery");
+    let kept = world.root().join(".tollgate/history");
     let found = walk(&kept).into_iter().any(|bytes| bytes == b"one");
     assert!(found, "the replaced bytes can be recovered");
 }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tollgate::error::{Fault, Result};
+use tollgate::workspace::{Options, Workspace};
 
 use crate::arena::{Arena, make, program, put};
 
@@ -119,9 +120,17 @@ impl OpenRound<'_> {
         if missing.is_empty() {
             return Ok(());
         }
-        let mut kept = HashSet::new();
-        for folder in ["pile", "w/.tollgate/stage", "w/.tollgate/recovery"] {
+        let mut kept: HashSet<String> = HashSet::new();
+        for folder in ["pile", "w/.tollgate/stage", "w/.tollgate/history"] {
             lines_in(&self.top.join(folder), &mut kept);
+        }
+        // What recovery gives out, also if it is compressed.
+        if let Ok(workspace) = Workspace::open(self.top.join("w"), Options::default()) {
+            for entry in workspace.recovery().unwrap_or_default() {
+                if let Ok((_, bytes)) = workspace.recovered(&entry.id) {
+                    kept.extend(lines_of(&bytes));
+                }
+            }
         }
         for save in missing {
             if kept.contains(save) { tally.aside += 1 } else { tally.lost += 1 }
@@ -190,7 +199,11 @@ fn lines_in(folder: &Path, lines: &mut HashSet<String>) {
         if path.is_dir() {
             lines_in(&path, lines);
         } else if let Ok(bytes) = fs::read(&path) {
-            lines.extend(String::from_utf8_lossy(&bytes).lines().map(str::to_owned));
+            lines.extend(lines_of(&bytes));
         }
     }
+}
+
+fn lines_of(bytes: &[u8]) -> Vec<String> {
+    String::from_utf8_lossy(bytes).lines().map(str::to_owned).collect()
 }

@@ -13,7 +13,7 @@ pub struct Anatomy<'a> {
     pub frontmatter: Option<&'a str>,
     /// The rest of the author's text.
     pub body: &'a str,
-    /// The range of the latest draft, without its heading. A draft that a person has sent back is none.
+    /// The range of the latest draft, without its heading. A draft that a person has sent back does not count.
     pub draft: Option<Range<usize>>,
     /// The attempts, the oldest first.
     pub attempts: Vec<Attempt<'a>>,

@@ -107,7 +107,7 @@ pub(super) fn view(visit: &Visit, open: &OpenWorkspace, query: &BulkQuery) -> Re
     Ok(content)
 }
 
-/// A task with its whole text. One without a draft is not checked: it is decided by itself, or on purpose.
+/// A task with its whole text. One without a draft is not checked, so that nobody approves it by oversight.
 fn one(sheet: &Sheet, now: Timestamp) -> Markup {
     let has_draft = Anatomy::of(&sheet.text).draft.is_some();
     let value = sheet.exact.map(|seen| format!("{seen} {}", sheet.stored.name));

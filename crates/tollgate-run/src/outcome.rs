@@ -100,7 +100,7 @@ pub enum RunNote {
     NotRecorded(String),
     /// Another program changed this file while the command ran, which only read it. Relative to the workspace.
     ReadChanged(PathBuf),
-    /// The workspace has too many names, or the command read too fast, so nobody knows what it read. This mattered: the run was refused,
+    /// The workspace has too many names, or the command read too fast, so nobody knows all that it read. This mattered: the run was refused,
     /// or somebody asked for the reads.
     ReadsUnknown,
     /// This is a socket or a pipe, which exists only as long as the command. Relative to the workspace.
@@ -187,7 +187,7 @@ impl fmt::Display for RunNote {
                 )
             }
             Self::ReadsUnknown => f.write_str(
-                "there are too many files here to know which ones the command read: its changes are judged as if it had read none",
+                "there are too many files here to know all that the command read: only those in folders that its text names",
             ),
             Self::NotKept(path) => {
                 write!(f, "`{}` is a socket or a pipe, and ended with the command", path.display())

@@ -11,6 +11,7 @@ mod composite;
 mod hash;
 pub(crate) mod ignored;
 mod layer;
+mod named;
 mod reach;
 mod reads;
 mod start;
@@ -44,6 +45,7 @@ use self::children::{children_are_left, status_of, wait_for_any};
 use self::composite::Composite;
 use self::ignored::IgnoreRules;
 use self::layer::{Layer, LayerChanges};
+use self::named::named_folders;
 use self::reach::{Reach, passed};
 use self::reads::{CommandReads, FileUse};
 use self::start::{Names, changed, now_on_disk};
@@ -104,7 +106,7 @@ pub(crate) fn run(gate: &Gate, request: &RunRequest<'_>) -> Result<LevelAttempt>
     reach.closed.push(root.join(STATE_FOLDER));
     reach.closed.extend(request.closed.iter().cloned());
     reach.open.clone_from(&request.open);
-    let mut transaction = Transaction::begin(gate, reach, Some(()))?;
+    let mut transaction = Transaction::begin(gate, reach, Some(request))?;
     let door = door::open(transaction.folder.path()).ok();
     transaction.new_settings = request.new_settings.clone();
     if request.reads_count == ReadsCount::Later {
@@ -168,8 +170,8 @@ fn progress(mut report: File) -> Result<Vec<u8>> {
 }
 
 impl Transaction {
-    /// Takes the time, and lists what there is if the reads of the command are of interest.
-    fn begin(gate: &Gate, mut reach: Reach, reads: Option<()>) -> Result<Self> {
+    /// Takes the time, and lists what there is if the reads of a command are of interest.
+    fn begin(gate: &Gate, mut reach: Reach, reads: Option<&RunRequest<'_>>) -> Result<Self> {
         let root = gate.workspace().path().to_owned();
         let folder = RunFolder::create(gate.workspace())?;
         for folder in layer_folders(folder.path()) {
@@ -180,10 +182,10 @@ impl Transaction {
         reach.closed.retain(|path| path.symlink_metadata().is_ok_and(|found| !found.is_symlink()));
         let passed = passed(gate.workspace(), &reach, &rules)?;
         let Reach { closed, open, .. } = reach;
-        let names = match reads {
-            Some(()) => Names::list(&root, &passed)?,
-            None => None,
+        let list = |request: &RunRequest<'_>| {
+            Names::list(&root, &passed, || named_folders(&root, &request.folder, &request.command))
         };
+        let names = reads.map(list).transpose()?;
         // Without a watcher, nobody knows what the command reads, and the outcome says so.
         let watcher = names.as_ref().and_then(|_| init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok());
         let reads = CommandReads::new(&root, start, watcher);
@@ -335,7 +337,9 @@ impl Transaction {
         // Otherwise the answer is the same as if they were known.
         let reads_count =
             refused.is_some() || request.list_reads || request.changed_read == ChangedRead::Refuse;
-        if reads_count && self.reads.watcher().is_none() {
+        let known =
+            self.reads.watcher().is_some() && self.names.as_ref().is_some_and(|names| !names.is_partial());
+        if reads_count && !known {
             notes.push(RunNote::ReadsUnknown);
         }
         let reads = self.count_reads(gate, request, reads, shown)?;

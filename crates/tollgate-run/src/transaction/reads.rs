@@ -227,7 +227,9 @@ impl CommandReads {
         if self.watcher.is_none() {
             return self.is_lost.then(|| FileUse { unsure: true, ..FileUse::default() });
         }
-        let Some((folder, name)) = names.place(path) else { return Some(FileUse::default()) };
+        let Some((folder, name)) = names.place(path) else {
+            return (!names.is_partial()).then(FileUse::default);
+        };
         Some(match names.number(folder, name) {
             Some(number) => self.of_listed(number),
             None => self.file_use(self.new.get(&(folder, name.to_owned())).copied(), None),

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::hash::{BuildHasher, RandomState};
-use std::io;
+use std::io::{self, Read};
 use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
@@ -18,8 +18,8 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, Stat};
 
 use tollgate_base::error::{At, Fault, Result};
 
-/// The number of names up to which the workspace is listed and its folders are watched. Beyond, that would take longer than
-/// most commands.
+/// The number of names up to which the whole workspace is listed and all its folders are watched. Beyond, that would take longer
+/// than most commands, so only the folders are that the command names.
 const MOST_NAMES: usize = 50_000;
 
 /// The number of names from which on two threads list the rest. Both have ended before the command starts.
@@ -69,6 +69,8 @@ pub(super) struct Names {
     ends: Vec<usize>,
     /// How many names there are, with those of folders.
     entries: usize,
+    /// The workspace has too many names, and only some of its folders were listed.
+    is_partial: bool,
     /// The number of each folder, from the first question about a path on: most runs ask nothing.
     numbers: OnceCell<HashMap<PathBuf, usize>>,
     hasher: RandomState,
@@ -84,8 +86,30 @@ struct ListedFolder {
 }
 
 impl Names {
-    /// Lists the workspace. `None` if it has too many names.
-    pub(super) fn list(root: &Path, left_out: &[PathBuf]) -> Result<Option<Self>> {
+    /// Lists the workspace, or if it has too many names, only these folders of it.
+    pub(super) fn list(
+        root: &Path,
+        left_out: &[PathBuf],
+        named: impl FnOnce() -> Vec<PathBuf>,
+    ) -> Result<Self> {
+        if !tracks_too_many(root) {
+            let all = Self::list_all(root, left_out)?;
+            if all.entries <= MOST_NAMES {
+                return Ok(all);
+            }
+        }
+        let mut found = Self { is_partial: true, ..Self::default() };
+        let mut buffer = vec![MaybeUninit::uninit(); 32 * 1024];
+        for folder in named() {
+            let is_open = |part: &OsStr| part == ".git" || part == ".tollgate";
+            if !folder.iter().any(is_open) && !left_out.iter().any(|out| folder.starts_with(out)) {
+                found.list_folder(root, left_out, folder, &mut buffer, &mut Vec::new())?;
+            }
+        }
+        Ok(found)
+    }
+
+    fn list_all(root: &Path, left_out: &[PathBuf]) -> Result<Self> {
         let mut found = Self::default();
         let mut next = vec![PathBuf::new()];
         found.list_below(root, left_out, &mut next, FOR_ONE_THREAD)?;
@@ -106,7 +130,7 @@ impl Names {
         }
         // If there are few folders, or no second thread could be started.
         found.list_below(root, left_out, &mut others, MOST_NAMES)?;
-        Ok((found.entries <= MOST_NAMES).then_some(found))
+        Ok(found)
     }
 
     /// Lists these folders and those below them, until there are more names than this.
@@ -121,40 +145,53 @@ impl Names {
         while self.entries <= most
             && let Some(folder) = next.pop()
         {
-            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let path = root.join(&folder);
-            // Otherwise it is gone, or closed to us and so to the command.
-            let Ok(fd) = rustix::fs::openat(CWD, &path, flags, Mode::empty()) else { continue };
-            let first = self.ends.len();
-            let mut entries = RawDir::new(&fd, &mut buffer);
-            while let Some(entry) = entries.next() {
-                let entry = match entry {
-                    // It was removed in the meantime.
-                    Err(rustix::io::Errno::NOENT) => break,
-                    entry => entry.at("list the folder", &path)?,
-                };
-                let name = entry.file_name().to_bytes();
-                if matches!(name, b"." | b".." | b".git" | b".tollgate") {
-                    continue;
-                }
-                self.entries += 1;
-                let kind = match entry.file_type() {
-                    FileType::Unknown => kind_of(&path.join(OsStr::from_bytes(name))),
-                    known => known,
-                };
-                if kind == FileType::Directory {
-                    let below = folder.join(OsStr::from_bytes(name));
-                    if !left_out.contains(&below) {
-                        next.push(below);
-                    }
-                } else {
-                    self.names.extend_from_slice(name);
-                    self.ends.push(self.names.len());
-                }
-            }
-            let names = first..self.ends.len();
-            self.folders.push(ListedFolder { path: folder, names, slots: OnceCell::new() });
+            self.list_folder(root, left_out, folder, &mut buffer, next)?;
         }
+        Ok(())
+    }
+
+    /// Lists one folder. Those in it are added to `next`.
+    fn list_folder(
+        &mut self,
+        root: &Path,
+        left_out: &[PathBuf],
+        folder: PathBuf,
+        buffer: &mut [MaybeUninit<u8>],
+        next: &mut Vec<PathBuf>,
+    ) -> Result<()> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let path = root.join(&folder);
+        // Otherwise it is gone, or closed to us and so to the command.
+        let Ok(fd) = rustix::fs::openat(CWD, &path, flags, Mode::empty()) else { return Ok(()) };
+        let first = self.ends.len();
+        let mut entries = RawDir::new(&fd, buffer);
+        while let Some(entry) = entries.next() {
+            let entry = match entry {
+                // It was removed in the meantime.
+                Err(rustix::io::Errno::NOENT) => break,
+                entry => entry.at("list the folder", &path)?,
+            };
+            let name = entry.file_name().to_bytes();
+            if matches!(name, b"." | b".." | b".git" | b".tollgate") {
+                continue;
+            }
+            self.entries += 1;
+            let kind = match entry.file_type() {
+                FileType::Unknown => kind_of(&path.join(OsStr::from_bytes(name))),
+                known => known,
+            };
+            if kind == FileType::Directory {
+                let below = folder.join(OsStr::from_bytes(name));
+                if !left_out.contains(&below) {
+                    next.push(below);
+                }
+            } else {
+                self.names.extend_from_slice(name);
+                self.ends.push(self.names.len());
+            }
+        }
+        let names = first..self.ends.len();
+        self.folders.push(ListedFolder { path: folder, names, slots: OnceCell::new() });
         Ok(())
     }
 
@@ -168,6 +205,11 @@ impl Names {
             folder.names = numbers + folder.names.start..numbers + folder.names.end;
             folder
         }));
+    }
+
+    /// Whether the workspace has too many names, so that only some of its folders were listed.
+    pub(super) fn is_partial(&self) -> bool {
+        self.is_partial
     }
 
     /// All folders, relative to the workspace, in the order of their numbers.
@@ -216,7 +258,10 @@ impl Names {
         if path.iter().any(is_open) {
             return None;
         }
-        Some(self.place(path).is_some_and(|(folder, name)| self.number(folder, name).is_some()))
+        match self.place(path) {
+            Some((folder, name)) => Some(self.number(folder, name).is_some()),
+            None => (!self.is_partial).then_some(false),
+        }
     }
 
     /// The number of this name in the folder with that number. `None` if nothing but perhaps a folder had it.
@@ -248,6 +293,14 @@ impl Names {
         let first = self.hasher.hash_one(name.as_bytes()) as usize;
         (0..slots).map(move |step| first.wrapping_add(step) & (slots - 1))
     }
+}
+
+/// Whether git's index, by the number at its beginning, has more names than are listed. That saves listing them to find out.
+fn tracks_too_many(root: &Path) -> bool {
+    let mut head = [0; 12];
+    let read = File::open(root.join(".git/index")).and_then(|mut index| index.read_exact(&mut head));
+    let [.., a, b, c, d] = head;
+    read.is_ok() && head.starts_with(b"DIRC") && u32::from_be_bytes([a, b, c, d]) as usize > MOST_NAMES
 }
 
 fn kind_of(path: &Path) -> FileType {

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use crate::claim::{ClaimRecord, Mode};
 use crate::denial::{Allowed, Circle, Denial};
 use crate::state::{Slot, State};
-use crate::store::{Ready, Task};
+use crate::store::{NotATask, Ready, Task};
 use crate::vault::Vault;
 use tollgate_base::error::Result;
 use tollgate_base::name::Agent;
@@ -56,11 +56,14 @@ impl Vault {
         Ok(circles.into_iter().find(|circle| circle.first() == Some(task)))
     }
 
-    /// The tasks that no agent can claim unless a person does something, or a lease passes; and why.
-    pub fn stuck(&self, now: Timestamp) -> Result<Vec<Denial>> {
-        let (mut stuck, mut seen) = (Vec::new(), BTreeSet::new());
+    /// The tasks that no agent can claim unless a person does something, or a lease passes, and why; and the files where tasks
+    /// wait that cannot be tasks.
+    pub fn stuck(&self, now: Timestamp) -> Result<(Vec<Denial>, Vec<NotATask>)> {
+        let (mut stuck, mut unfit, mut seen) = (Vec::new(), Vec::new(), BTreeSet::new());
         for state in [State::NeedsAction, State::Approved] {
-            for task in self.store().scan(state, now)?.tasks {
+            let scan = self.store().scan(state, now)?;
+            unfit.extend(scan.unfit);
+            for task in scan.tasks {
                 let Ok(brief) = task.brief else { continue };
                 if !self.terms().roles.somebody_may(brief.action.as_deref(), state) {
                     stuck.push(Denial::NobodyMay(task.name.clone(), brief.action.clone()));
@@ -87,7 +90,7 @@ impl Vault {
                 stuck.push(Denial::NoClaim(found.name, owner));
             }
         }
-        Ok(stuck)
+        Ok((stuck, unfit))
     }
 
     /// The circles that can be reached from a task which waits for `after`, except through tasks that were seen before: the

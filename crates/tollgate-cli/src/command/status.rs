@@ -16,6 +16,7 @@ use tollgate::turn::TurnState;
 use tollgate::unfinished_list::{self, ChangeSize, ListedFile};
 use tollgate::vault::figures::Figures;
 use tollgate::vault::state::State;
+use tollgate::vault::store::NotATask;
 use tollgate::visible::plain;
 use tollgate::workspace::{STATE_FOLDER, has_state, read_settings};
 
@@ -27,7 +28,7 @@ use crate::report::status::{
     AgentStatus, ClaimStatus, Hooks, HostStatus, HostUse, RefusalCount, StatusProblem, UnfinishedCount,
     WaitingTask, WorkspaceStatus,
 };
-use crate::words;
+use crate::words::{self, short};
 
 /// The number of ledger lines that are read. More lines of one day are a busy day, and then the exact number is no news.
 const LINES: usize = 5_000;
@@ -153,7 +154,7 @@ fn look_at_tasks(invocation: &Invocation, status: &mut WorkspaceStatus) -> Resul
         let task = row.task.name.to_string();
         status.pending_approvals.push(WaitingTask { task, age_s: row.age_s });
     }
-    let stuck = tasks.vault.stuck(now)?;
+    let (stuck, unfit) = tasks.vault.stuck(now)?;
     if let Some(first) = stuck.first() {
         let more = match stuck.len() - 1 {
             0 => String::new(),
@@ -161,6 +162,15 @@ fn look_at_tasks(invocation: &Invocation, status: &mut WorkspaceStatus) -> Resul
         };
         let hint = "run `tollgate doctor`, which says for each task what to do";
         status.problems.push(StatusProblem::new(plain(&format!("{first}{more}")), hint));
+    }
+    if let Some(first) = unfit.first() {
+        let more = match unfit.len() - 1 {
+            0 => String::new(),
+            more => format!("; and {} that no agent can claim", words::count(more, "more file")),
+        };
+        let NotATask { name, state, why } = first;
+        let problem = format!("`{}` in `{state}`: {}{more}", short(&plain(name)), plain(why));
+        status.problems.push(StatusProblem::new(problem, "run `tollgate task list`, which names each file"));
     }
     for sentence in tasks.vault.figures(now)?.1.iter().filter_map(Figures::stopped) {
         let hint = "fix the command of the worker; it tries one task again by itself";

@@ -234,7 +234,7 @@ pub(super) fn what_waits_for_ever_is_explained(fresh: Fresh<'_>) {
     assert_eq!(why("never"), "`never.md` waits for `no.md`, which was rejected");
     assert!(why("nobody").contains("no agent in the configuration may"), "{}", why("nobody"));
     let mut stuck: Vec<_> =
-        world.vault.stuck(at(2)).expect("no fault").iter().map(ToString::to_string).collect();
+        world.vault.stuck(at(2)).expect("no fault").0.iter().map(ToString::to_string).collect();
     stuck.sort();
     assert_eq!(stuck.len(), 4, "{stuck:?}");
     assert!(stuck[0].contains("waits for itself") && stuck[0].contains("`c.md`"), "{stuck:?}");

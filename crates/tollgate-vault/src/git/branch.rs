@@ -92,6 +92,14 @@ impl Branch {
         Ok(deltas)
     }
 
+    /// The names in one folder of the vault, in a commit. Empty if there is no such commit.
+    pub(super) fn names_in(&self, commit: &str, slot: &Slot) -> Result<BTreeSet<String>> {
+        let folder = format!("{}{slot}/", self.prefix);
+        let found = self.git.local(&["ls-tree", "-z", "--name-only", commit, "--", &folder], &[])?;
+        let paths = found.out.split(|byte| *byte == 0).filter_map(|path| str::from_utf8(path).ok());
+        Ok(paths.filter_map(|path| path.strip_prefix(&folder)).map(str::to_owned).collect())
+    }
+
     /// The bytes of a task in a commit; `None` if it is not there.
     pub(super) fn text(&self, commit: &str, task: &TaskName, slot: &Slot) -> Result<Option<Vec<u8>>> {
         let name = format!("{commit}:{}", self.path_of(task, slot));

@@ -33,6 +33,7 @@ mod seen;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod uncommitted;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -110,7 +111,11 @@ fn sweep_folder(folder: &Path, now: Timestamp) -> Result<()> {
 
 impl Store for GitStore {
     fn scan(&self, state: State, now: Timestamp) -> Result<Scan> {
-        self.tasks().scan(state, now)
+        let mut scan = self.tasks().scan(state, now)?;
+        if state == State::NeedsAction {
+            scan.unfit.extend(self.uncommitted(&scan)?);
+        }
+        Ok(scan)
     }
 
     fn get(&self, task: &TaskName, state: Option<State>, now: Timestamp) -> Result<Option<Task>> {

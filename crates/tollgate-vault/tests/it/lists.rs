@@ -143,7 +143,7 @@ fn tasks_that_all_wait_for_each_other_are_explained_in_a_moment() {
         vault.add(&name(number), text.as_bytes(), at(0)).unwrap();
     }
     // There are more circles than anybody could read.
-    assert_eq!(vault.stuck(at(1)).unwrap().len(), 100);
+    assert_eq!(vault.stuck(at(1)).unwrap().0.len(), 100);
     let new: TaskName = "new".parse().unwrap();
     assert_eq!(vault.circle(&new, &[name(0)], at(1)).unwrap(), None);
     let closed = vault.circle(&name(7), &[name(8)], at(1)).unwrap().unwrap();

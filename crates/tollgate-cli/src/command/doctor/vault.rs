@@ -135,7 +135,7 @@ fn look(invocation: &Invocation, tasks: &LoggedVault) -> Result<TasksFound, Faul
         .filter_map(|figures| figures.agent_name.parse().ok());
     // If only listed agents may claim tasks, the others may do nothing.
     let unknown = agents.filter(|agent| !roles.knows(agent) && roles.agents == Agents::All).collect();
-    let stuck = tasks.vault.stuck(invocation.now())?;
+    let (stuck, _) = tasks.vault.stuck(invocation.now())?;
     Ok(TasksFound { folder: tasks.folder.clone(), open, healed, reclaimable, unfit, stuck, unknown })
 }
 

@@ -63,6 +63,22 @@ fn an_unreachable_remote_is_reported_and_the_last_known_state_is_shown() {
 }
 
 #[test]
+fn every_command_that_shows_tasks_names_one_that_is_not_committed() {
+    let remote = Remote::with_tasks(1);
+    let world = remote.clone("");
+    tollgate(&world, "sync").ends().is(0);
+    world.puts("vault/Needs_Action/mine.md", "# Mine\n");
+    for line in ["status", "doctor", "task list", "work --once --agent blue -- true"] {
+        let said = tollgate(&world, line).ends().to_string();
+        assert!(
+            said.contains("`mine.md` in `Needs_Action`: no agent can claim it before it is committed"),
+            "{said}"
+        );
+    }
+    assert_eq!(remote.on_branch(), ["Done/t0.md"], "the other task is done");
+}
+
+#[test]
 fn the_doctor_reports_what_the_remote_refuses_and_fixes_a_bad_merge() {
     let remote = Remote::with_tasks(2);
     let world = remote.clone("");

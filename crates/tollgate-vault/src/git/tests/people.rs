@@ -91,6 +91,39 @@ fn a_file_in_the_way_stays_and_claims_continue() {
 }
 
 #[test]
+fn a_task_that_is_not_committed_is_named_and_one_that_was_claimed_elsewhere_is_not() {
+    let world = World::new();
+    let (machine, other) = (world.machine("a"), world.machine("b"));
+    let waiting = |name: &str| machine.path.join("vault/Needs_Action").join(name);
+    let unfit = || -> Vec<String> {
+        let scan = machine.store.scan(State::NeedsAction, now()).unwrap();
+        scan.unfit.into_iter().map(|unfit| format!("{}: {}", unfit.name, unfit.why)).collect()
+    };
+    machine.add("x", "text\n");
+    machine.sync();
+    fs::write(waiting("y.md"), "text\n").unwrap();
+    assert_eq!(unfit(), ["y.md: no agent can claim it before it is committed and pushed"]);
+    git(&machine.path, &["add", "vault"]);
+    assert_eq!(unfit().len(), 1, "a staged file is not committed");
+    git(&machine.path, &["commit", "--quiet", "-m", "y"]);
+    assert_eq!(machine.followed(), "ahead", "which says what to do");
+    assert_eq!(unfit(), [""; 0]);
+    git(&machine.path, &["push", "--quiet", "origin", "main"]);
+    machine.sync();
+    // The working tree still shows a task that another machine has claimed.
+    fs::write(waiting("x.md"), "text\nand a thought of mi").unwrap();
+    other.sync();
+    other.claim("x", "red");
+    assert_eq!(machine.followed(), "in_the_way");
+    assert!(waiting("x.md").exists());
+    assert_eq!(unfit(), [""; 0]);
+    // What another branch has says nothing about the tasks.
+    git(&machine.path, &["checkout", "--quiet", "-b", "elsewhere"]);
+    fs::write(waiting("z.md"), "text\n").unwrap();
+    assert_eq!(unfit(), [""; 0]);
+}
+
+#[test]
 fn a_person_in_the_middle_of_a_merge_is_not_disturbed() {
     let world = World::new();
     let machine = world.machine("a");

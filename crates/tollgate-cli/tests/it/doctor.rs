@@ -30,7 +30,7 @@ fn fixed_by_its_own_advice(world: &World, check: &str) {
         let answer = world.run("doctor --json").json();
         let findings = answer["findings"].as_array().unwrap();
         let Some(problem) = findings.iter().find(|found| found["level"] == "problem") else { return };
-        let fix = problem["mend"].as_str().unwrap().to_owned();
+        let fix = problem["hint"].as_str().unwrap().to_owned();
         let command = fix.split('`').nth(1).unwrap_or_else(|| panic!("no command in {fix}")).to_owned();
         // In any folder.
         world.script(&command).folder("/").ends().is(0);
@@ -322,13 +322,23 @@ fn tasks_that_cannot_be_read_are_reported() {
 }
 
 #[test]
+fn a_program_that_does_not_exist_is_reported() {
+    let world = World::with("[run]\nparse = [\"gemini\", \"gemni\"]\n");
+    let answer = world.json("doctor");
+    let settings = finding(&answer, "settings");
+    assert_eq!(settings["level"], "warning", "{settings}");
+    assert!(settings["message"].as_str().unwrap().contains("names `gemni`"), "{settings}");
+    assert!(settings["hint"].as_str().unwrap().contains("claude-code, codex, gemini"), "{settings}");
+}
+
+#[test]
 fn an_untrusted_notify_command_is_reported() {
     for settings in ["[notify]\ncommand = [\"true\"]\n", "[notify]\nwebhook = \"https://example.org\"\n"] {
         let world = World::with(settings);
         let answer = world.json("doctor");
         let notify = finding(&answer, "notify");
         assert_eq!(notify["level"], "warning", "{notify}");
-        assert!(notify["mend"].as_str().unwrap().contains("tollgate trust"), "{notify}");
+        assert!(notify["hint"].as_str().unwrap().contains("tollgate trust"), "{notify}");
     }
 }
 

@@ -90,7 +90,7 @@ fn a_vault_outside_the_workspace_needs_the_users_agreement_and_has_its_own_roles
         assert!(projects.is_unclaimed(), "{spelling}");
         let found = projects.finding("folder");
         assert_eq!(found["level"], "warning", "{spelling}: {found}");
-        assert!(found["mend"].as_str().unwrap().contains("tollgate trust"), "{found}");
+        assert!(found["hint"].as_str().unwrap().contains("tollgate trust"), "{found}");
 
         let said = world.tollgate(["trust"]).typed("yes").is(0);
         let listed =

@@ -52,7 +52,7 @@ fn commands_of_a_workspace_run_only_after_the_user_agreed_to_exactly_these_bytes
     assert!(reason.contains("STALE_FILE") && reason.contains("no person has trusted it"), "{reason}");
     assert!(!has_run(&world));
     assert_eq!(finding(&world)["level"], "warning");
-    assert!(finding(&world)["mend"].as_str().unwrap().contains("tollgate trust"));
+    assert!(finding(&world)["hint"].as_str().unwrap().contains("tollgate trust"));
     // Neither a pipe nor an agent nor a no.
     world.tollgate(["trust"]).stdin("yes\n").ends().is(1);
     assert_eq!(

@@ -194,7 +194,7 @@ fn turns_are_private_and_in_the_best_available_place() {
     let answer = world.run("doctor --json").is(1).json();
     let turns =
         answer["findings"].as_array().unwrap().iter().find(|found| found["check"] == "turns").unwrap();
-    let command = turns["mend"].as_str().unwrap().split('`').nth(1).unwrap().to_owned();
+    let command = turns["hint"].as_str().unwrap().split('`').nth(1).unwrap().to_owned();
     world.script(&command).ends().is(0);
     assert_eq!(fs::metadata(&place).unwrap().permissions().mode() & 0o777, 0o700);
     world.run("turn list").is(0);

@@ -22,6 +22,7 @@ use tollgate_run::{Availability, RunLevel, available};
 use crate::answer::{Answer, Reply};
 use crate::error::CliError;
 use crate::hook::checkup::{Check, checkups};
+use crate::host;
 use crate::invocation::Invocation;
 use crate::progress::Progress;
 use crate::surroundings::Surroundings;
@@ -62,7 +63,7 @@ pub(crate) fn run(invocation: &Invocation, _: &DoctorArgs) -> Result<Answer, Cli
     let findings: Vec<(&str, Finding)> =
         checks.into_iter().map(|(check, found)| (check, found.unwrap_or_else(failed))).collect();
     let healthy = findings.iter().all(|(_, finding)| finding.level != Level::Problem);
-    let as_json = |(check, Finding { level, what, fix }): &(&str, Finding)| json!({"check": check, "level": level, "message": what, "mend": fix});
+    let as_json = |(check, Finding { level, what, fix }): &(&str, Finding)| json!({"check": check, "level": level, "message": what, "hint": fix});
     let said = Reply::new(
         in_words(&findings),
         json!({
@@ -186,8 +187,16 @@ fn of_settings(settings: &Settings, written: bool) -> Finding {
     };
     let from = if written { "`.tollgate/config.toml`" } else { "defaults; no `.tollgate/config.toml`" };
     let words = format!("mode {mode}, unread {unread}, durability {durability} ({from})");
+    let unknown = settings.run.parse.iter().find(|name| host::named(name).is_none());
     match guard.mode {
-        GuardMode::Enforce => Finding::ok(words),
+        GuardMode::Enforce => match unknown {
+            None => Finding::ok(words),
+            Some(name) => Finding::warning(format!(
+                "{words}; `[run] parse` names `{}`, which is not an agent program",
+                plain(name)
+            ))
+            .fix(format!("use these names: {}", host::names().join(", "))),
+        },
         GuardMode::Observe => Finding::warning(format!("{words}; stale writes are recorded but not refused"))
             .fix("set `mode = \"enforce\"` to refuse them"),
         GuardMode::Off => {

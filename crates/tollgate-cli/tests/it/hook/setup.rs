@@ -260,7 +260,7 @@ fn the_doctor_tests_every_programs_hooks() {
         // Of these, init lets no commands run as transactions, and it says what follows from that.
         let is_parsed = ["gemini", "cursor"].contains(&host);
         assert_eq!(message.contains("what scripts do to files is not guarded"), is_parsed, "{message}");
-        let hint = found[0]["mend"].as_str().unwrap_or_default();
+        let hint = found[0]["hint"].as_str().unwrap_or_default();
         assert_eq!(
             hint.contains("start scripts with `tollgate run --agent NAME -- COMMAND`"),
             is_parsed,

@@ -10,6 +10,7 @@ use tollgate::TaskName;
 use tollgate::error::Fault;
 use tollgate::history::content::Contents;
 use tollgate::history::step::{Back, Step, Steps};
+use tollgate::history::trail::{By, State, Trail, states};
 use tollgate::merge::{changed_lines, diff_texts};
 use tollgate::name::{Agent, TurnId};
 use tollgate::workspace::Workspace;
@@ -104,6 +105,31 @@ impl Chosen {
     }
 }
 
+/// What a file has held, the oldest first.
+pub(super) struct Past {
+    pub(super) steps: Vec<Step>,
+    pub(super) states: Vec<State>,
+}
+
+impl Past {
+    /// The past of the file that has this name now, and holds this.
+    pub(super) fn of(ledger: &Ledger, name: &str, now: Option<Digest>) -> Result<Self, Fault> {
+        let mut trail = Trail::of(name);
+        let steps =
+            Steps::read(ledger, Back::ToTheStart, |step| ControlFlow::Continue(trail.takes(step)))?.steps;
+        let states = states(name, &steps, now);
+        Ok(Self { steps, states })
+    }
+
+    /// The agent that made a state. `None`: a person or another program did, or nobody knows.
+    pub(super) fn author(&self, state: &State) -> Option<&Agent> {
+        match state.by {
+            Some(By::Step(index)) => self.steps.get(index)?.agent.as_ref(),
+            Some(By::SomebodyBefore(_)) | None => None,
+        }
+    }
+}
+
 /// The workspace, if anything was recorded in it.
 pub(super) fn recorded(invocation: &Invocation) -> Result<Option<Workspace>, CliError> {
     Ok(if invocation.has_state()? { Some(invocation.workspace()?) } else { None })
@@ -171,6 +197,20 @@ pub(super) fn no(reason: &str, message: &str) -> Answer {
         message.to_owned(),
         json!({"refused": true, "reason": reason, "message": first, "hint": hint}),
     ))
+}
+
+/// The refusal, if the caller may not take back what these have written. A person may take back anything, an agent only its own: else
+/// it would destroy what it has not seen. `None` is somebody without tollgate.
+pub(super) fn not_allowed<'a>(
+    invocation: &Invocation,
+    authors: impl IntoIterator<Item = Option<&'a Agent>>,
+) -> Result<Option<Answer>, CliError> {
+    let Some(own) = invocation.acting_agent()? else {
+        let program = invocation.inside_an_agent();
+        return Ok(program.map(|program| no("agent", &words::undo_without_name(&program))));
+    };
+    let other = authors.into_iter().find(|author| *author != Some(&own));
+    Ok(other.map(|other| no("not_yours", &words::undo_of_another(other.map_or("somebody", Agent::as_str)))))
 }
 
 /// Shows what would be done, and asks the person. The answer, if nothing is to be done.

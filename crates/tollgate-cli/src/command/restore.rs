@@ -1,21 +1,16 @@
 //! `tollgate restore`: a file as it was at some time, or before a change.
 
-use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use clap::Args;
 use jiff::Timestamp;
 use serde_json::json;
-use tollgate::Digest;
-use tollgate::error::Fault;
 use tollgate::guard::{Action, Change, Expected, Outcome};
 use tollgate::history::content::Contents;
-use tollgate::history::step::{Back, Steps};
-use tollgate::history::trail::{By, Trail, states};
-use tollgate::ledger::Ledger;
+use tollgate::history::trail::By;
 use tollgate::merge::diff_texts;
 
-use super::past::{asked, ledger_name, no};
+use super::past::{Past, asked, ledger_name, no, not_allowed};
 use crate::answer::{Answer, Reply};
 use crate::command::moment::{FORMS, moment};
 use crate::error::CliError;
@@ -75,14 +70,20 @@ pub(crate) fn run(invocation: &Invocation, args: &RestoreArgs) -> Result<Answer,
     let name = ledger_name(invocation, gate.workspace(), &args.path)?;
     let disk = Contents::of(gate.workspace()).on_disk(&name)?;
     let now = disk.as_ref().map(|disk| disk.digest);
-    let (read, then) = held(gate.workspace().ledger(), &name, args.at, now)?;
-    let Some(then) = then else {
+    let past = Past::of(gate.workspace().ledger(), &name, now)?;
+    let Some(index) = held(&past, args.at) else {
         return Ok(no("not_found", &words::nothing_known_then(&args.path.display().to_string())));
     };
+    let then = past.states[index].digest;
     if then == now {
         return Ok(no("already_so", words::ALREADY_UNDONE));
     }
-    let contents = Contents::of(gate.workspace()).left_by(&read.steps);
+    if let Some(refused) =
+        not_allowed(invocation, past.states[index + 1..].iter().map(|state| past.author(state)))?
+    {
+        return Ok(refused);
+    }
+    let contents = Contents::of(gate.workspace()).left_by(&past.steps);
     let bytes = match then.map(|digest| contents.find(digest)).transpose()? {
         Some(None) => return Ok(no("not_kept", words::NOT_KEPT)),
         bytes => bytes.flatten(),
@@ -119,37 +120,23 @@ pub(crate) fn run(invocation: &Invocation, args: &RestoreArgs) -> Result<Answer,
     }
 }
 
-/// What a file held then, and the steps that changed it. `None`: the ledger does not know.
-fn held(
-    ledger: &Ledger,
-    name: &str,
-    at: At,
-    now: Option<Digest>,
-) -> Result<(Steps, Option<Option<Digest>>), Fault> {
-    let mut trail = Trail::of(name);
-    let read = Steps::read(ledger, Back::ToTheStart, |step| ControlFlow::Continue(trail.takes(step)))?;
+/// Which of the states of a file was that at some time. `None`: the ledger does not know.
+fn held(past: &Past, at: At) -> Option<usize> {
     if let At::Line(line) = at
-        && !read.steps.iter().any(|step| step.change == line || step.seq == line)
+        && !past.steps.iter().any(|step| step.change == line || step.seq == line)
     {
-        return Ok((read, None));
+        return None;
     }
-    let is_past = |index: usize| match (at, read.steps.get(index)) {
+    let is_past = |index: usize| match (at, past.steps.get(index)) {
         (At::Time(time), Some(step)) => step.time <= time,
         (At::Line(line), Some(step)) => step.seq <= line || step.change == line,
         (_, None) => false,
     };
-    let mut then = None;
-    for state in states(name, &read.steps, now) {
-        let counts = match state.by {
-            // Before the first step.
-            None => true,
-            Some(By::Step(index)) => is_past(index),
-            // It was there when the next step came, and nobody knows since when.
-            Some(By::SomebodyBefore(index)) => is_past(index),
-        };
-        if counts {
-            then = Some(state.digest);
-        }
-    }
-    Ok((read, then))
+    past.states.iter().rposition(|state| match state.by {
+        // Before the first step.
+        None => true,
+        Some(By::Step(index)) => is_past(index),
+        // It was there when the next step came, and nobody knows since when.
+        Some(By::SomebodyBefore(index)) => is_past(index),
+    })
 }

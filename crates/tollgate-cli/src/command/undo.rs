@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use tollgate::TaskName;
 use tollgate::error::Fault;
 use tollgate::gate::Gate;
 use tollgate::guard::{Expected, Outcome};
@@ -15,9 +14,11 @@ use tollgate::history::step::{Back, Steps};
 use tollgate::history::undo::{Plan, UndoResult};
 use tollgate::ledger::Ledger;
 use tollgate::merge::diff_texts;
+use tollgate::name::Agent;
 use tollgate::recovery::RecoveryEntry;
+use tollgate::{Digest, TaskName};
 
-use super::past::{Chosen, Which, asked, ledger_name, no, nothing_found};
+use super::past::{Chosen, Past, Which, asked, ledger_name, no, not_allowed, nothing_found};
 use crate::answer::{Answer, Reply};
 use crate::command::moment::moment;
 use crate::error::CliError;
@@ -152,8 +153,8 @@ fn last_of(gate: &Gate, name: &str) -> Result<Option<Chosen>, Fault> {
 }
 
 fn undo(invocation: &Invocation, args: &UndoArgs, gate: &Gate, chosen: &Chosen) -> Result<Answer, CliError> {
-    if let Some(other) = of_another(invocation, chosen)? {
-        return Ok(no("not_yours", &words::undo_of_another(&other)));
+    if let Some(refused) = not_allowed(invocation, chosen.meant().map(|step| step.agent.as_ref()))? {
+        return Ok(refused);
     }
     let contents = Contents::of(gate.workspace()).left_by(&chosen.steps);
     let plan = Plan::undo(&contents, &chosen.steps, |step| chosen.is_meant(step))?;
@@ -202,16 +203,6 @@ fn undo(invocation: &Invocation, args: &UndoArgs, gate: &Gate, chosen: &Chosen) 
     }
 }
 
-/// Whose changes are among these, if an agent asks, which may undo only its own: it would destroy what it has not seen.
-fn of_another(invocation: &Invocation, chosen: &Chosen) -> Result<Option<String>, CliError> {
-    if invocation.named_by_environment()?.is_none() && invocation.carried_for()?.is_none() {
-        return Ok(None);
-    }
-    let own = invocation.writer();
-    let mut others = chosen.meant().filter(|step| step.agent != own);
-    Ok(others.next().map(|step| step.agent.as_ref().map_or("somebody", |agent| agent.as_str()).to_owned()))
-}
-
 fn plan_json(plan: &Plan) -> Value {
     let mut files = Vec::new();
     for file in &plan.files {
@@ -233,6 +224,12 @@ fn plan_json(plan: &Plan) -> Value {
     json!({"undone": [], "conflicts": conflicts, "files": files})
 }
 
+/// The agent that wrote what a file holds now, if one did.
+fn author(ledger: &Ledger, name: &str, now: Digest) -> Result<Option<Agent>, Fault> {
+    let past = Past::of(ledger, name, Some(now))?;
+    Ok(past.states.last().and_then(|state| past.author(state)).cloned())
+}
+
 /// Restores an entry of recovery over whatever the file holds now.
 fn restore_entry(invocation: &Invocation, args: &UndoArgs, id: &str) -> Result<Answer, CliError> {
     let gate = invocation.gate()?;
@@ -246,6 +243,14 @@ fn restore_entry(invocation: &Invocation, args: &UndoArgs, id: &str) -> Result<A
         Ok(Outcome::Refused(refused)) => return Ok(Answer::Refused(refused)),
         Err(fault) => return Err(fault.into()),
     };
+    if let Expected::Hash(now) = expected {
+        let name = ledger_name(invocation, gate.workspace(), entry.path.as_path())?;
+        if let Some(refused) =
+            not_allowed(invocation, [author(gate.workspace().ledger(), &name, now)?.as_ref()])?
+        {
+            return Ok(refused);
+        }
+    }
     let diff = diff_texts(&disk, &kept, ["on disk", "restored"]);
     let shown = words::to_restore(&view, &entry, diff.as_deref());
     if args.dry_run {

@@ -40,10 +40,28 @@ impl Invocation {
         Ok(self.person().parse()?)
     }
 
-    /// This call without the agent and the turn that its arguments name, where they say what is asked for and not who asks.
+    /// The agent that acts, unless it is the user: by its name, by the run for which this is, or by its turn.
+    pub(crate) fn acting_agent(&self) -> Result<Option<Agent>, CliError> {
+        if let Some(agent) = self.named_by_environment()?.or(self.carried_for()?) {
+            return Ok(Some(agent));
+        }
+        match self.turn_id()? {
+            Some(_) => {
+                let agent = self.shared_turn()?.1.agent().clone();
+                Ok(Some(agent).filter(|agent| agent.as_str() != self.person()))
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// This call without the agent and the turn that its arguments name, where they say what is asked for and not who asks. The shell of
+    /// an agent program has no other name than that in the arguments.
     pub(crate) fn unnamed(&self) -> Self {
         let mut global = self.global.clone();
-        (global.agent, global.turn) = (None, None);
+        global.turn = None;
+        if self.inside_an_agent().is_none() || self.is_named_by_variable() {
+            global.agent = None;
+        }
         Self::new(Surroundings::look(), global)
     }
 

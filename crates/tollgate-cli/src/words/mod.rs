@@ -72,7 +72,7 @@ pub(crate) use ledger::{
 pub(crate) use merge::{merge_diff, merge_notes, no_merge};
 pub(crate) use recovery::{
     ALREADY_UNDONE, DRY_UNDO, NOT_UNDONE, UNDO_QUESTION, folder_is_not_moved_back, kept, nobody_undoes,
-    nothing_to_undo, to_restore, to_undo, undo_conflicts, undo_of_another,
+    nothing_to_undo, to_restore, to_undo, undo_conflicts, undo_of_another, undo_without_name,
 };
 pub(crate) use refusal::refused;
 pub(crate) use run::{NoteReader, did_not_start, no_prologue, run_killed, run_notes, run_refused};

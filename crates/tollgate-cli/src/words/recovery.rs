@@ -107,6 +107,15 @@ pub(crate) fn undo_of_another(agent: &str) -> String {
     )
 }
 
+/// An agent program runs the command, which names no agent.
+pub(crate) fn undo_without_name(program: &str) -> String {
+    format!(
+        "refused: `{}` is an agent, and only people undo without a name\nhint: give your name, `--agent NAME`, to undo your own \
+         changes, or ask a person to run this",
+        plain(program)
+    )
+}
+
 pub(crate) fn folder_is_not_moved_back(from: &str, to: &str) -> String {
     format!(
         "refused: the folder `{}` was moved to `{}`, and `undo` moves no folder back\nhint: move it back by hand: `mv {} {}`",

@@ -273,6 +273,11 @@ fn a_hooked_shell_acts_under_its_own_name() {
             "env -i tollgate write a.txt",
             "env - tollgate write a.txt",
             "tollgate task claim rent --agent \"$TOLLGATE_AGENT\"",
+            "tollgate undo --yes",
+            "tollgate undo a.txt --yes",
+            "tollgate undo --agent boss --since 1h --yes",
+            "tollgate restore a.txt --at yesterday --yes",
+            "bash -c 'tollgate -C . undo 3 --yes'",
         ] {
             let reason = agent.runs(command).blocked();
             let first: serde_json::Value = serde_json::from_str(reason.lines().next().unwrap()).unwrap();
@@ -290,6 +295,9 @@ fn a_hooked_shell_acts_under_its_own_name() {
             "tollgate recovery list --agent boss".into(),
             "tollgate recovery show x --agent boss".into(),
             "tollgate turn show --agent boss".into(),
+            format!("tollgate undo 3 --yes --agent {own}"),
+            format!("tollgate restore a.txt --agent {own} --at 3 --yes"),
+            "tollgate undo --help".into(),
             "tollgate completions bash --agent boss".into(),
             "tollgate man --agent boss".into(),
             "env -u NODE_ENV tollgate read a.txt".into(),
@@ -309,6 +317,7 @@ fn a_hooked_shell_acts_under_its_own_name() {
             "tollgate task claim rent --agent \"$TOLLGATE_AGENT\"",
             "tollgate task claim rent --agent ${TOLLGATE_AGENT}",
             "timeout 9 tollgate --agent=\"${TOLLGATE_AGENT}\" task claim rent",
+            "tollgate undo 3 --yes",
             "tollgate task claim rent --agent=$TOLLGATE_AGENT",
             "env -u NODE_ENV tollgate task claim rent",
             "if true; then TOLLGATE_AGENT=blue tollgate task list; fi; tollgate task claim rent",

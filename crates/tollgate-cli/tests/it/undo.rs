@@ -149,3 +149,82 @@ fn nothing_to_undo_is_told() {
     hint: run `tollgate recovery list` to see all entries
     ");
 }
+
+/// `a` was written by `blue` and then by `green`, which deleted `b`.
+fn written_by_two() -> World {
+    let world = written();
+    world.puts("b", "bytes of b\n");
+    world.tollgate(["write", "a", "--agent", "green"]).stdin("two\nthree\n").ends().is(0);
+    world.run("delete b --agent green").is(0);
+    world
+}
+
+/// As the approval of a task: the mark of an agent program in the environment says that this is no person.
+#[test]
+fn an_agent_program_without_a_name_is_no_person() {
+    let world = written_by_two();
+    let recovered = world.json("recovery list b")[0]["id"].as_str().unwrap().to_owned();
+    let replaced = world.json("recovery list a")[0]["id"].as_str().unwrap().to_owned();
+    let turn = world.json("history --agent green")[0]["turn"].as_str().unwrap().to_owned();
+    for mark in ["CLAUDECODE", "CODEX_THREAD_ID", "GEMINI_CLI", "OPENCODE", "CURSOR_AGENT", "COPILOT_CLI"] {
+        for command in [
+            "undo --yes",
+            "undo 1 --yes",
+            "undo a --yes",
+            "restore a --at 1 --yes",
+            &format!("undo --turn {turn} --yes"),
+            &format!("undo --to {replaced} --yes"),
+        ] {
+            let words = command.split(' ').chain(["--json"]);
+            let json = world.tollgate(words).env(mark, "1").ends().is(1).json();
+            assert_eq!(json["reason"], "agent", "{mark}: {command}: {json}");
+        }
+    }
+    let refused = world.tollgate(["undo", "--yes"]).env("CURSOR_AGENT", "1").ends();
+    insta::assert_snapshot!(refused.filtered, @r"
+    exit 1
+    --- stderr
+    refused: `cursor` is an agent, and only people undo without a name
+    hint: give your name, `--agent NAME`, to undo your own changes, or ask a person to run this
+    ");
+    world.holds("a", "two\nthree\n");
+    // Nothing is lost if a file comes back that nobody has now.
+    world.tollgate(["undo", "--to", &recovered, "--yes", "--agent", "blue"]).ends().is(0);
+    world.holds("b", "bytes of b\n");
+}
+
+#[test]
+fn an_agent_takes_back_its_own_changes_only_however_it_is_named() {
+    let world = written_by_two();
+    let entry = world.json("recovery list a")[0]["id"].as_str().unwrap().to_owned();
+    let turn = world.json("turn begin --agent blue")["turn_id"].as_str().unwrap().to_owned();
+    let to_entry = format!("undo --to {entry} --yes");
+    let refused = |command: &str, name: &str, value: &str| {
+        let words = command.split(' ').chain(["--json"]);
+        let json = world.tollgate(words).env(name, value).ends().is(1).json();
+        assert_eq!(json["reason"], "not_yours", "{name}: {command}: {json}");
+    };
+    for command in ["undo --yes", "undo 2 --yes", "restore a --at 1 --yes", &to_entry] {
+        refused(command, "TOLLGATE_AGENT", "blue");
+        refused(command, "TOLLGATE_TURN", &turn);
+        refused(&format!("{command} --agent blue"), "CURSOR_AGENT", "1");
+    }
+    refused("undo --agent blue --since 1h --yes", "TOLLGATE_AGENT", "green");
+    // Somebody without tollgate is somebody else, too.
+    world.puts("a", "a person\n");
+    refused("restore a --at 2 --yes", "TOLLGATE_AGENT", "green");
+    refused(&to_entry, "TOLLGATE_AGENT", "green");
+    world.holds("a", "a person\n");
+    // What is its own goes.
+    for text in ["one", "two"] {
+        world.tollgate(["write", "c", "--agent", "red"]).stdin(text).ends().is(0);
+    }
+    let as_red = |command: &str| world.tollgate(command.split(' ')).env("TOLLGATE_AGENT", "red").ends().is(0);
+    let first = world.json("history c")[1]["seq"].as_u64().unwrap();
+    as_red(&format!("restore c --at {first} --yes"));
+    world.holds("c", "one");
+    world.run("undo --agent red --since 1h --yes --dry-run").is(0);
+    let own = world.tollgate("undo --agent red --since 1h --yes".split(' ')).env("CURSOR_AGENT", "1");
+    own.ends().is(0);
+    assert!(!world.path("c").exists());
+}

@@ -20,6 +20,9 @@ const DECISIONS: [&str; 5] = ["approve", "reject", "retry", "return", "edit"];
 /// The options of `tollgate init` that change which files are protected, or who guards them.
 const SETUP: [&str; 5] = ["--remove", "--host", "--mcp", "--store", "--vault"];
 
+/// Commands that count as the user's own without a name. Others need the id of a claim or a turn, or change only what the user has seen.
+const OF_THE_USER: [&str; 3] = ["task claim", "undo", "restore"];
+
 /// Commands for which a name only selects what they show, or means nothing.
 const NAMELESS: [&str; 14] = [
     "status",
@@ -66,8 +69,7 @@ pub(super) fn note_call(shell: &mut Shell, arguments: &[Word]) {
         None => shell.agents.clone(),
     };
     let acts = |name| ActsAs { command: format!("tollgate {command}"), name };
-    // Without a name it would be the user's. Other commands need the id of a claim or a turn.
-    let unnamed = (names.is_empty() && command == "task claim").then(|| acts(None));
+    let unnamed = (names.is_empty() && OF_THE_USER.contains(&command.as_str())).then(|| acts(None));
     shell.plan.acts_as.extend(names.into_iter().map(|name| acts(Some(name))).chain(unnamed));
 }
 

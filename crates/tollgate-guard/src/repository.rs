@@ -34,6 +34,39 @@ pub(crate) struct ChangedRepository {
     files: BTreeMap<PathBuf, Option<PathBuf>>,
 }
 
+/// A branch that a program has just made or moved, and on which HEAD was not. `git switch -c` makes the branch before it moves HEAD.
+pub struct MovedBranch {
+    tree: WorkingTree,
+    name: String,
+    /// Its commit before. `None`: there was no such branch.
+    before: Option<String>,
+    after: String,
+}
+
+impl MovedBranch {
+    /// The branch that gets this new file, if it is one.
+    pub(crate) fn of(root: &Root, file: &Path, new: &Path) -> Option<Self> {
+        let repository = ChangedRepository::of_file(root, file, Some(new))?;
+        let name = file.strip_prefix(&repository.tree.git_dir).ok()?;
+        let name = name.to_str().filter(|name| name.starts_with("refs/heads/"))?.to_owned();
+        if repository.head(Moment::Before).branch.as_ref() == Some(&name) {
+            return None;
+        }
+        let before = repository.reference(&name, Moment::Before);
+        let after = repository.reference(&name, Moment::After)?;
+        Some(Self { tree: repository.tree, name, before, after })
+    }
+
+    /// Deletes the branch, or moves it back. Fails if it has been moved since.
+    pub fn take_back(&self) -> Result<()> {
+        let nothing = "0".repeat(self.after.len());
+        let before = self.before.as_ref().unwrap_or(&nothing);
+        let mut command = self.tree.git();
+        command.args(["update-ref", "--no-deref", &self.name, before, &self.after]);
+        self.tree.answer(&mut command, b"").map(drop)
+    }
+}
+
 /// Where HEAD is: on a branch, or on a commit of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Head {

@@ -24,6 +24,7 @@ use crate::place::Way;
 use crate::protected::{OfGit, normalise};
 use crate::recovery::check_later;
 use crate::refusal::{Outcome, Reason, Refusal};
+pub use crate::repository::MovedBranch;
 use crate::request::Request;
 use crate::stage::{ChangeId, StageName, Standing, TargetName};
 use crate::tool_use::append;
@@ -261,6 +262,11 @@ impl<'a> SupervisedProgram<'a> {
     /// The refusals, if the program must not put a new file in the place of one of git's, or delete it. Otherwise the turn learns of it.
     pub fn judge_file_of_git(&self, file: &Path, new: Option<&Path>) -> Result<Vec<Refusal>> {
         git_rules::judge_file(&self.request, file, new)
+    }
+
+    /// The branch of git that gets this new file, if it is one on which HEAD is not.
+    pub fn moved_branch(&self, file: &Path, new: &Path) -> Option<MovedBranch> {
+        MovedBranch::of(self.request.root, file, new)
     }
 
     /// Whether a folder can have files that are in no commit.

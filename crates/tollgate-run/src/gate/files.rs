@@ -186,7 +186,7 @@ impl<'a> Files<'a> {
             Err(answer) => return Ok(Err(answer)),
         };
         if let Some(led) = &led
-            && let Err(answer) = self.judge_file_of_git(&led.path, None)?
+            && let Err(answer) = self.judge_file_of_git(tracee, &led.path, None)?
         {
             return Ok(Err(answer));
         }

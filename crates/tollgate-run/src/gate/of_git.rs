@@ -6,11 +6,17 @@
 use std::path::{Path, PathBuf};
 
 use super::files::{Files, Guarded, Judged};
+use super::tracee::Tracee;
 use tollgate_base::error::Result;
 
 impl Files<'_> {
     /// The answer if a file of git must not be replaced by this one, or deleted.
-    pub(super) fn judge_file_of_git(&mut self, file: &Path, new: Option<&Path>) -> Result<Judged<()>> {
+    pub(super) fn judge_file_of_git(
+        &mut self,
+        tracee: &Tracee,
+        file: &Path,
+        new: Option<&Path>,
+    ) -> Result<Judged<()>> {
         if !self.program.judges_file_of_git(file) {
             return Ok(Ok(()));
         }
@@ -19,7 +25,22 @@ impl Files<'_> {
         for refusal in self.program.judge_file_of_git(file, new)? {
             answer = Err(self.refuse(refusal)?);
         }
+        self.refuses_switch(tracee, file, new, answer.is_err());
         Ok(answer)
+    }
+
+    /// A refused switch leaves no branch: git makes that of `switch -c` first, in the same process.
+    fn refuses_switch(&mut self, tracee: &Tracee, file: &Path, new: Option<&Path>, is_refused: bool) {
+        let moved = self.memory.moved_branch.take().filter(|(thread, _)| thread == tracee.thread());
+        match (moved, new) {
+            // If somebody has moved the branch since, it is theirs.
+            (Some((_, branch)), _) if is_refused && file.ends_with("HEAD") => drop(branch.take_back()),
+            (_, Some(new)) if !is_refused => {
+                let branch = self.program.moved_branch(file, new);
+                self.memory.moved_branch = branch.map(|branch| (tracee.thread().to_owned(), branch));
+            }
+            _ => {}
+        }
     }
 
     /// The answer if a folder must not get another name, because that would move unfinished work away.

@@ -15,7 +15,7 @@ use crate::transaction::ignored::IgnoreRules;
 use tollgate_base::digest::Digest;
 use tollgate_guard::change::Action;
 use tollgate_guard::refusal::Refusal;
-use tollgate_guard::supervised::MadeChange;
+use tollgate_guard::supervised::{MadeChange, MovedBranch};
 use tollgate_guard::turn::{Extent, FileState};
 use tollgate_guard::workspace::STATE_FOLDER;
 
@@ -59,6 +59,8 @@ pub(super) struct CommandMemory {
     pub(super) refused: BTreeMap<PathBuf, Refusal>,
     /// Changes that are recorded already.
     pub(super) made: Vec<MadeChange>,
+    /// The branch of git that was made or moved last, and by which thread.
+    pub(super) moved_branch: Option<(PathBuf, MovedBranch)>,
     /// Folders that are in no other working tree.
     pub(super) in_own_tree: HashSet<PathBuf>,
     /// Whether the supervisor may make calls for processes with its own rights. Not if a process of the command may have
@@ -80,6 +82,7 @@ impl CommandMemory {
             text_bytes: 0,
             refused: BTreeMap::new(),
             made: Vec::new(),
+            moved_branch: None,
             in_own_tree: HashSet::new(),
             may_act: false,
         })

@@ -44,7 +44,7 @@ impl Files<'_> {
         }
         if let Some(to) = &to
             && let Err(answer) =
-                self.judge_file_of_git(&to.path, from.as_ref().map(|from| from.path.as_path()))?
+                self.judge_file_of_git(tracee, &to.path, from.as_ref().map(|from| from.path.as_path()))?
         {
             return Ok(Err(answer));
         }

@@ -92,6 +92,11 @@ impl Tracee {
         Self { folder: PathBuf::from(format!("/proc/{thread}")) }
     }
 
+    /// Which thread it is.
+    pub(super) fn thread(&self) -> &Path {
+        &self.folder
+    }
+
     /// The text at an address, up to its final zero.
     pub(super) fn text(&self, address: u64) -> io::Result<OsString> {
         let memory = File::open(self.folder.join("mem"))?;

@@ -240,6 +240,9 @@ fn at_the_gate_commits_head_and_stashes_are_judged() {
     };
     for (work, command) in [
         ("", "git switch -q other"),
+        ("", "git switch -q -c new"),
+        ("", "git checkout -q -b topic/new HEAD~1"),
+        ("", "git switch -q -C other"),
         ("", "git checkout -q --detach"),
         ("", "git reset -q --soft HEAD~1"),
         ("", "git rebase -q other"),
@@ -258,6 +261,13 @@ fn at_the_gate_commits_head_and_stashes_are_judged() {
         assert!(answer.is_refused() && names_blue, "`{command}`: {answer:?}");
         assert_eq!(git(&world), before, "`{command}`");
     }
+    // A branch of its own stays.
+    let world = checkout(door);
+    let blue = Agent::new(&world, "blue", door);
+    assert_eq!(blue.writes("new", TEXT).code, Some(0));
+    let red = Agent::new(&world, "red", door);
+    assert!(red.runs("git branch kept && git switch -q kept").is_refused());
+    world.script("git rev-parse -q --verify kept && ! test -e .git/refs/heads/kept.lock").ends().is(0);
     // A commit on a branch that somebody else has switched to.
     let world = checkout(door);
     let red = Agent::new(&world, "red", door);

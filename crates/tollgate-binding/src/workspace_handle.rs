@@ -13,7 +13,7 @@ use tollgate::gate::Gate;
 use tollgate::name::Agent;
 use tollgate::tasks::open_workspace;
 use tollgate::turn::Session;
-use tollgate::workspace::Workspace;
+use tollgate::workspace::{Workspace, canonical};
 
 use crate::environment;
 use crate::failure::Answered;
@@ -34,6 +34,7 @@ impl WorkspaceHandle {
             path: folder.to_owned(),
             source,
         })?;
+        let root = canonical(&root)?;
         let handle = Self { root, sessions: Arc::default() };
         handle.workspace(None)?;
         Ok(handle)

@@ -9,6 +9,7 @@ use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
+use crate::disk::listed_name;
 use crate::path::FilePath;
 use tollgate_base::error::{At, Result};
 
@@ -109,6 +110,7 @@ fn walk(path: &Path, last: LastLink) -> io::Result<Way> {
             continue;
         }
         end.push(&part);
+        spell_as_listed(&mut end);
         match fs::read_link(&end) {
             Ok(_) if last == LastLink::Keep && rest.is_empty() => is_link = true,
             Ok(_) if names.len() == MAX_LINKS => return Err(rustix::io::Errno::LOOP.into()),
@@ -125,6 +127,23 @@ fn walk(path: &Path, last: LastLink) -> io::Result<Way> {
         }
     }
     Ok(Way { path: FilePath::trusted(end), names, is_link })
+}
+
+/// The path below `root` with each name as its folder lists it. Links are not followed.
+pub(crate) fn as_listed(root: &Path, below: &Path) -> PathBuf {
+    let mut path = root.to_owned();
+    for part in below {
+        path.push(part);
+        spell_as_listed(&mut path);
+    }
+    path
+}
+
+/// Gives the last name of a path the spelling in its folder. A folder that may not be listed keeps the given one.
+fn spell_as_listed(path: &mut PathBuf) {
+    if let Ok(Some(listed)) = listed_name(path) {
+        path.set_file_name(listed);
+    }
 }
 
 fn push_parts(rest: &mut Vec<OsString>, path: &Path) {

@@ -7,7 +7,7 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use crate::place::{LastLink, follow};
+use crate::place::{LastLink, as_listed, follow};
 use crate::state_folder::STATE_FOLDER;
 
 /// The name of a git directory, or of the file that names one.
@@ -44,7 +44,7 @@ impl Protected {
     /// These paths, as absolute ones, and with what protected names in the root lead to.
     pub(crate) fn below(mut self, root: &Path) -> Self {
         for list in [&mut self.paths, &mut self.open, &mut self.fixed, &mut self.only_new] {
-            list.iter_mut().for_each(|path| *path = root.join(&*path));
+            list.iter_mut().for_each(|path| *path = as_listed(root, path));
         }
         self.add_linked(root);
         self

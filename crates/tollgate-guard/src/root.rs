@@ -79,6 +79,7 @@ impl Root {
     /// Opens the folder, and creates its state if there is none.
     pub(crate) fn open(folder: &Path, options: Options) -> Result<Self> {
         let path = fs::canonicalize(folder).at("open the workspace", folder)?;
+        let path = place::canonical(&path)?;
         let folder = Folder::open(&path)?;
         refuse_tracked(&path)?;
         let settings = match options.settings {

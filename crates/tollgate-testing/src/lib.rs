@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 pub mod etcd;
+pub mod mounted;
 pub mod postgres;
 mod shared;
 pub mod strace;

@@ -9,7 +9,7 @@ use crate::mcp::Client;
 use crate::world::{World, hash};
 
 /// A way on which an agent reads and writes files.
-trait Door {
+pub(crate) trait Door {
     fn reads(&mut self, file: &str);
     /// Overwrites a file without looking at it. Returns the payload of the refusal.
     fn writes(&mut self, file: &str, text: &str) -> Option<Value>;
@@ -119,7 +119,7 @@ fn blocked(came: Came) -> Option<Value> {
     }
 }
 
-fn doors(world: &World) -> Vec<(&'static str, Box<dyn Door + '_>)> {
+pub(crate) fn doors(world: &World) -> Vec<(&'static str, Box<dyn Door + '_>)> {
     let line = || CommandLine(world, world.turn("blue"));
     vec![
         ("command line", Box::new(line())),

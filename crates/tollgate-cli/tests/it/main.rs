@@ -38,6 +38,7 @@ mod screen;
 mod script;
 mod security;
 mod serve;
+mod spelling;
 mod status;
 mod surroundings;
 mod task;

@@ -5,9 +5,11 @@
 //! no decisions.
 
 mod folder;
+mod spelling;
 mod spot;
 mod target;
 
 pub(crate) use folder::{Folder, changed_at, gone_is_none, modified, no_folder_is_none};
+pub(crate) use spelling::listed_name;
 pub(crate) use spot::{Found, Linked, Spot, Swap};
 pub(crate) use target::{Model, Ownership, Quiet, Target};

@@ -11,8 +11,9 @@ use std::io::{self, Read};
 use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, Stat};
 
@@ -24,6 +25,9 @@ const MOST_NAMES: usize = 50_000;
 
 /// The number of names from which on two threads list the rest. Both have ended before the command starts.
 const FOR_ONE_THREAD: usize = 1_000;
+
+/// FAT counts in steps of two seconds.
+const LONGEST_TICK: Duration = Duration::from_secs(4);
 
 /// The time of change of a file, in nanoseconds since 1970.
 pub(super) fn changed(found: &fs::Metadata) -> i128 {
@@ -42,15 +46,19 @@ pub(super) fn now_on_disk(folder: &Path) -> Result<i128> {
     let mark = || -> io::Result<i128> {
         let file = File::create(&path)?;
         let first = changed(&file.metadata()?);
-        let mut mode = 0o600;
+        let patience = Instant::now() + LONGEST_TICK;
+        let mut size = 1;
         // Kernels before 6.13 advance the clock every few milliseconds only. Later ones give a new time to a file whose last
-        // one was looked at.
+        // one was looked at. The size is what every file system keeps; some have no modes.
         loop {
-            mode ^= 0o040;
-            file.set_permissions(fs::Permissions::from_mode(mode))?;
+            size = 3 - size;
+            file.set_len(size)?;
             let now = changed(&file.metadata()?);
             if now != first {
                 return Ok(now);
+            }
+            if Instant::now() > patience {
+                return Err(io::Error::new(io::ErrorKind::Unsupported, "the file system does not keep it"));
             }
         }
     };

@@ -37,6 +37,7 @@ pub(super) fn reason(error: &io::Error) -> String {
                 `mount` in its profile (for Docker: `--security-opt seccomp=PROFILE`, `--security-opt apparmor=unconfined`)"
                 .to_owned(),
             Some(libc::ENODEV) => "the kernel has no overlay file system: load it with `modprobe overlay`".to_owned(),
+            Some(libc::EINVAL) => "the file system of the workspace cannot hold an overlay: use ext4, XFS, Btrfs or tmpfs".to_owned(),
             _ => error.to_string(),
         },
     };

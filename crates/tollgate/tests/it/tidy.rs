@@ -232,6 +232,7 @@ fn only_private_opens_state() {
     let others = [
         ("tollgate-run/", "files of the workspace and of processes, and what is in the folder of a run"),
         ("tollgate-guard/src/git_config.rs", "files of git"),
+        ("tollgate-guard/src/disk/spelling.rs", "folders of the workspace and above it"),
         ("tollgate-guard/src/probe.rs", "its own files, which it has made by descriptor"),
         ("tollgate-guard/src/state_folder.rs", "the configuration, which may be a link of the user"),
         ("tollgate-guard/src/view.rs", "files of the workspace"),
@@ -242,6 +243,7 @@ fn only_private_opens_state() {
         ("tollgate-vault/src/folder/scan.rs", "folders with tasks"),
         ("tollgate-vault/src/folder/store.rs", "folders with tasks"),
         ("tollgate-vault/src/git/run.rs", "a file of the kernel"),
+        ("tollgate-vault/src/git/uncommitted.rs", "a folder with tasks"),
         ("tollgate-etcd/src/tls.rs", "certificates that the user names"),
         ("tollgate-export/src/out_file.rs", "the file that the user exports to"),
         ("tollgate-export/src/receiver.rs", "certificates that the user names"),

@@ -202,15 +202,14 @@ impl<'a> SupervisedProgram<'a> {
             return Ok(Ok(None));
         }
         for _ in 0..ROUNDS {
-            let (Found::File(mut old), Found::File(new)) = (spot.open()?, from.open()?) else { break };
-            // Only a file that nobody writes can be compared and replaced in one step.
-            if old.inode() == new.inode() || old.quiet() != Quiet::Held {
+            let (Found::File(old), quiet) = spot.steady(READ_WAIT)? else { break };
+            let Found::File(new) = from.open()? else { break };
+            if old.inode() == new.inode() {
                 break;
             }
-            old.refresh()?;
             let (before, after) = (FileState::Present(old.hash()?), FileState::Present(new.hash()?));
             let (mode, changed) = (old.as_model().mode(), old.changed());
-            let look = Look { state: before, text: None, quiet: Quiet::Held, mode, changed };
+            let look = Look { state: before, text: None, quiet, mode, changed };
             let whole = Action::by_program(Extent::Whole);
             if let Some(refusal) = self.refusal(&way, to, whole, states, &look)? {
                 return Ok(Err(refusal));
@@ -236,6 +235,7 @@ impl<'a> SupervisedProgram<'a> {
                 staged.remove()?;
                 break;
             }
+            // What a program writes into a file that it had open before goes to recovery with the file.
             if !staged.holds(&old)? || !old.undisturbed() {
                 // A foreign save came in between.
                 put_back(root, &spot, &staged, &|spot| spot.holds(&new))?;

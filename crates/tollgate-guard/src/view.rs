@@ -32,7 +32,7 @@ use tollgate_base::settings::{GuardMode, Unread};
 pub struct ViewChanges {
     /// The level at which the command ran, for the ledger.
     pub level: &'static str,
-    /// The files that the command changed.
+    /// The files that the command changed. What makes room for another file comes before it.
     pub files: Vec<Change>,
     /// The folders that the command created, or whose mode it changed; `None` for those that it removed.
     pub folders: Vec<(PathBuf, Option<u32>)>,
@@ -138,8 +138,6 @@ pub(crate) fn commit(
         later.iter().try_for_each(|folder| folder.make(root))?;
         return Ok(Outcome::Done(Vec::new()));
     }
-    // What is removed makes room for what is put there. A commit is undone in the reverse order.
-    plans.sort_by_key(|plan| !matches!(plan.operation, Operation::Remove));
     let outcome = Permit { request, plans, later, locks }.commit()?;
     if let Outcome::Done(_) = &outcome {
         learned.iter().try_for_each(|(path, state)| request.turn.wrote(path, *state))?;

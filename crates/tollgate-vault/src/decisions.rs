@@ -24,7 +24,6 @@ pub(crate) fn approve(
 ) -> Result<Step> {
     let mut step = step(task, Some(Verb::Approve), Slot::APPROVED, at)?;
     decided(&mut step, Decision::Approve { by: by.to_owned(), sha256, edited_from });
-    step.check = edited_from.or(Some(sha256));
     let approval = Some(Approval { sha256, by: by.to_owned(), at });
     let known = ClaimRecord { moved_from: None, offered: Some(sha256), ..task.record.clone() };
     step.record = Some(ClaimRecord { slot: step.to.clone(), approval, reason: None, ..known });
@@ -47,6 +46,7 @@ pub(crate) fn amend(task: &Task, by: &str, seen: Digest, text: &str, at: Timesta
         return Err(Fault::invalid("a task needs some text"));
     }
     let mut step = approve(task, by, Digest::of(text.as_bytes()), Some(seen), at)?;
+    step.check = Some(seen);
     step.edit = TextEdit::Replace(text.to_owned());
     Ok(step)
 }

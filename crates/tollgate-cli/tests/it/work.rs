@@ -1,9 +1,11 @@
 //! `tollgate work`: the command's environment, the meaning of its exit code, watching, stopping.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
+use rustix::fs::{FileType, Mode};
 use rustix::process::Signal;
 use serde_json::json;
 
@@ -328,6 +330,33 @@ fn each_agent_has_a_log() {
     world.run("task add X").is(0);
     work(&world, "--agent blue --once", "true").ends().is(0);
     assert!(in_done(&world, "x"));
+}
+
+/// The worker stands still when it says in its log that it has claimed the task: nobody reads the pipe. A person takes the task away then.
+#[test]
+fn a_task_that_was_taken_away_after_the_claim_is_not_worked_on() {
+    let world = world("[log]\ndir = \"logs\"\n");
+    let _worker =
+        work(&world, "--agent blue --interval 3600", "echo $TOLLGATE_TASK_ID >> $TMP/began").starts();
+    let log = world.path("logs/agent-blue.log");
+    until("the worker to wait for tasks", || log.exists().then_some(()));
+    fs::remove_file(&log).unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, &log, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    world.run("task add X").is(0);
+    until("the claim", || world.json("ledger tail --type CLAIM").as_array().unwrap().first().cloned());
+    fs::rename(world.path("vault/In_Progress/blue/x.md"), world.path("away.md")).unwrap();
+    // Opened in this way, the pipe never ends.
+    let mut lines = BufReader::new(fs::File::options().read(true).write(true).open(&log).unwrap()).lines();
+    let mut next = || lines.next().unwrap().unwrap();
+    assert!(next().contains(" Claimed: x.md "));
+    let told = next();
+    assert!(
+        told.ends_with("Claim verification failed: x.md: the claim was lost before the work began"),
+        "{told}"
+    );
+    world.run("task add Next").is(0);
+    until("the next task", || in_done(&world, "next").then_some(()));
+    assert_eq!(fs::read_to_string(world.tmp().join("began")).unwrap(), "next.md\n");
 }
 
 #[test]

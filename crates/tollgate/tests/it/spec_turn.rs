@@ -105,6 +105,8 @@ fn an_unreadable_file_is_a_sighting_without_a_hash_and_the_turn_continues() {
             agent.writes("secret", "y").refused(tollgate::refusal::ErrorType::UnreadableFile);
             agent.creates("other", "the turn goes on").done();
             allow(0o600);
+            // The agent has still not seen its bytes.
+            agent.writes("secret", "y").refused(tollgate::refusal::ErrorType::UnreadableFile);
             agent.reads("secret").writes("secret", "y").done();
         },
     );

@@ -1,11 +1,12 @@
 //! A file that is renamed over another one: the supervisor compares and swaps in one step, where it may act for the program.
 
 use std::collections::HashMap;
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{LANDLOCK, ledger, run, world};
-use crate::world::{World, hash};
+use super::{LANDLOCK, interrupted, ledger, payloads, run, world};
+use crate::world::{World, hash, until};
 
 fn kept(world: &World) -> usize {
     world.json("recovery list").as_array().unwrap().len()
@@ -23,6 +24,37 @@ fn a_file_that_a_command_replaces_goes_to_recovery() {
     assert_eq!(lines[0]["payload"]["hash_after"], format!("sha256:{}", hash("one\ntwo\n")));
     assert!(!world.path("t").exists());
     world.run("ledger verify").is(0);
+}
+
+/// It is called stale only on a hash that was taken while nobody could write it.
+#[test]
+fn a_stale_file_that_another_program_is_writing_is_busy() {
+    let world = world();
+    let mut writer = None;
+    let words = ["sh", "-c", "cat f > /dev/null; ../pause; echo two > t; mv t f"];
+    let ran = interrupted(&world, "gate", &words, || {
+        let mut file = OpenOptions::new().append(true).open(world.path("f")).unwrap();
+        file.write_all(b"half a li").unwrap();
+        writer = Some(file);
+    });
+    assert_eq!(payloads(ran)[0]["error_type"], "FILE_BUSY");
+    world.holds("f", "one\nhalf a li");
+    drop(writer);
+}
+
+#[test]
+fn what_a_program_writes_into_a_file_that_it_had_open_before_a_command_replaced_it_is_kept() {
+    let world = World::with("[guard]\ngrace = \"0ms\"\n");
+    world.puts("f", "one\n");
+    let mut writer = OpenOptions::new().append(true).open(world.path("f")).unwrap();
+    run(&world, "gate", &["sh", "-c", "cat f > t; echo two >> t; mv t f"]).is(0);
+    writer.write_all(b"late\n").unwrap();
+    drop(writer);
+    world.holds("f", "one\ntwo\n");
+    let kept = until("the late write to be found", || world.json("recovery list")[0].as_object().cloned());
+    assert_eq!(kept["kind"], "late");
+    let shown = world.run(&format!("recovery show {}", kept["id"].as_str().unwrap()));
+    assert_eq!(shown.is(0).stdout(), "one\nlate\n");
 }
 
 #[test]

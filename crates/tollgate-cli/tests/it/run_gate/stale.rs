@@ -200,6 +200,15 @@ fn an_unseen_change_between_two_writes_of_a_command_is_not_overwritten() {
 }
 
 #[test]
+fn a_file_that_came_in_the_place_of_one_that_the_command_has_open_is_not_overwritten() {
+    let world = world();
+    let words = ["sh", "-c", "exec 3>> f; ../pause; echo two > f"];
+    let payloads = payloads(interrupted(&world, "gate", &words, || SAVES[1](&world, "foreign\n")));
+    assert_eq!(payloads[0]["expected_hash"], hash("one\n"));
+    world.holds("f", "foreign\n");
+}
+
+#[test]
 fn a_command_that_reads_again_and_succeeds_is_not_refused_in_the_end() {
     let world = world();
     let words =

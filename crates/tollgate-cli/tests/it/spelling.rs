@@ -66,20 +66,29 @@ fn what_is_protected_is_protected_in_every_spelling() {
 
 #[test]
 fn two_files_whose_names_differ_in_case_are_two_files_elsewhere() {
-    let world = World::with("[guard]\nunread = \"allow\"\n");
-    world.puts("App.conf", "one");
-    world.puts("APP.CONF", "other");
-    for door in 0..6 {
-        for (read, write) in [("App.conf", "APP.CONF"), ("APP.CONF", "App.conf")] {
+    for (read, write) in [("config", "CONFIG"), ("CONFIG", "config")] {
+        for door in 0..6 {
+            let world = World::with("[guard]\ndurability = \"fast\"\ngrace = \"1ms\"\nunread = \"allow\"\n");
+            world.puts("config", "one");
+            world.puts("CONFIG", "one");
             let (name, mut door) = doors(&world).swap_remove(door);
-            world.puts(read, "one");
             door.reads(read);
             world.puts(read, "two");
-            assert_eq!(door.writes(write, name), None);
+            assert_eq!(door.writes(write, "mine"), None, "{name}");
             world.holds(read, "two");
-            world.holds(write, name);
+            world.holds(write, "mine");
         }
     }
+}
+
+#[test]
+fn a_vault_where_claims_are_impossible_says_so() {
+    let (_mount, world) = world("");
+    world.tollgate(["init", "--vault"]).ends().is(0);
+    let added = world.tollgate(["task", "add", "Water"]).ends();
+    let said = added.stderr();
+    assert!(said.contains("cannot move a file without replacing another"), "{said}");
+    assert!(said.contains("keep the vault on ext4"), "{said}");
 }
 
 #[test]

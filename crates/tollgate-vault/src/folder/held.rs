@@ -13,6 +13,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use rustix::fs::{OFlags, RenameFlags};
+use rustix::io::Errno;
 
 use crate::claim::{Claim, ClaimId};
 use crate::claim_lock::{ClaimLock, Liveness};
@@ -92,6 +93,11 @@ pub(super) fn make(path: &Path) -> Result<()> {
         // Another process was faster.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             private::remove_file(&stage).at("delete", &stage)
+        }
+        Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::INVAL | Errno::OPNOTSUPP)) => {
+            private::remove_file(&stage).at("delete", &stage)?;
+            let no_replace = "its file system cannot move a file without replacing another: keep the vault on ext4, XFS, Btrfs or tmpfs";
+            Err(io::Error::new(io::ErrorKind::Unsupported, no_replace)).at("keep claims in", path)
         }
         moved => moved.at("rename", &stage),
     }

@@ -57,7 +57,11 @@ const CASES: &[Case] = &[
         before: "printf -- '--- f\\n+++ f\\n@@ -1,2 +1,2 @@\\n-one\\n+1\\n two\\n' > p",
         script: "patch -s f p",
     },
-    Case { name: "tar", before: "mkdir x; echo tar > x/f; tar cf t.tar -C x f", script: "tar xf t.tar" },
+    Case {
+        name: "tar",
+        before: "mkdir x; echo tar > x/f; tar cf t.tar --mtime=@0 -C x f",
+        script: "tar xf t.tar",
+    },
     Case { name: "git checkout", before: BRANCHES, script: "git checkout -q other" },
     Case { name: "git checkout of a file", before: BRANCHES, script: "git checkout -q other -- f" },
     Case { name: "git reset", before: BRANCHES, script: "git reset -q --hard other" },

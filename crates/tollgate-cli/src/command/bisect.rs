@@ -28,6 +28,9 @@ use crate::words;
 /// The exit code of a command that cannot say whether a state is good, as for `git bisect run`.
 const CANNOT_SAY: u8 = 125;
 
+/// Ends a line of a script that makes a state: without it, the state cannot be tested.
+const UNTESTABLE: &[u8] = b" || exit 125\n";
+
 /// Find the change with which a command began to fail
 ///
 /// Runs COMMAND in the states between the changes that agents have made, each in a private view of the workspace that is thrown away:
@@ -219,15 +222,21 @@ impl States<'_> {
     /// The command for a state, behind a script that makes the state in the view. `None`: bytes of the state are no longer kept.
     fn prepared(&self, state: usize) -> Result<Option<(TempDir, Vec<OsString>)>, CliError> {
         let keep = tempfile::tempdir().at("make", "a temporary folder")?;
-        let mut script: Vec<u8> = b"set -e\n".to_vec();
+        // Deletions first: a file may have been where a folder must be.
+        let (mut script, mut writes): (Vec<u8>, Vec<u8>) = Default::default();
         for (number, (path, digest)) in self.held(state).into_iter().enumerate() {
-            let to = quoted(self.contents.path(path).as_os_str().as_bytes());
-            let mut line = |parts: &[&[u8]]| script.extend(parts.concat());
-            let Some(digest) = digest else {
-                line(&[b"rm -f -- ", &to, b"\n"]);
+            let now = self.now[path].as_ref();
+            let is_link = now.is_some_and(|now| now.bytes.is_none());
+            if now.map(|now| now.digest) == digest && (digest.is_none() || is_link) {
                 continue;
-            };
-            let bytes = match &self.now[path] {
+            }
+            let to = quoted(self.contents.path(path).as_os_str().as_bytes());
+            // A write through a link would change another file.
+            if digest.is_none() || is_link {
+                script.extend([b"rm -f -- ", &*to, UNTESTABLE].concat());
+            }
+            let Some(digest) = digest else { continue };
+            let bytes = match now {
                 Some(OnDisk { digest: now, bytes }) if *now == digest => bytes.clone(),
                 _ => self.contents.find(digest)?,
             };
@@ -235,10 +244,11 @@ impl States<'_> {
             let file = keep.path().join(number.to_string());
             fs::write(&file, bytes).at("write", &file)?;
             let from = quoted(file.as_os_str().as_bytes());
-            line(&[b"mkdir -p -- \"$(dirname -- ", &to, b")\"\n"]);
-            line(&[b"cat < ", &from, b" > ", &to, b"\n"]);
+            writes.extend([b"mkdir -p -- \"$(dirname -- ", &*to, b")\"", UNTESTABLE].concat());
+            writes.extend([b"cat < ", &*from, b" > ", &*to, UNTESTABLE].concat());
         }
-        script.extend(b"set +e\nexec \"$@\" >&2\n");
+        script.extend(writes);
+        script.extend(b"exec \"$@\" >&2\n");
         let file = keep.path().join("script");
         fs::write(&file, script).at("write", &file)?;
         let mut command: Vec<OsString> = vec!["sh".into(), file.into()];

@@ -48,14 +48,16 @@ pub(crate) fn run(invocation: &Invocation, args: &BlameArgs) -> Result<Answer, C
         )
         .into());
     };
+    // Of a symbolic link, the lines of the file to which it leads.
+    let file = on_disk.canonicalize().at("find", &on_disk)?;
     let writers = match recorded(invocation)? {
         Some(workspace) => {
-            let name = ledger_name(invocation, &workspace, &path)?;
+            let name = ledger_name(invocation, &workspace, &file)?;
             blame(&workspace, &name, bytes.as_bytes())?
         }
         None => vec![Writer::Older; bytes.split_inclusive('\n').count()],
     };
-    let commits = commits(&on_disk.canonicalize().at("find", &on_disk)?, bytes.as_bytes())?;
+    let commits = commits(&file, bytes.as_bytes())?;
     let line = |(index, (text, writer)): (usize, (&str, Writer))| BlamedLine {
         number: index + 1,
         text: text.strip_suffix('\n').unwrap_or(text).to_owned(),

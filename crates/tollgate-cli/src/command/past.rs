@@ -146,39 +146,29 @@ pub(super) fn ledger_name(
     Ok(name.display().to_string())
 }
 
-/// The bytes of both contents of a file: none where there was no file. `None`: they are no longer kept.
-fn both(
-    contents: &Contents<'_>,
-    path: &str,
-    [before, after]: [Option<Digest>; 2],
-) -> Result<Option<[Vec<u8>; 2]>, Fault> {
-    let disk = contents.on_disk(path)?;
-    let find = |digest: Option<Digest>| match (digest, &disk) {
-        (None, _) => Ok(Some(Vec::new())),
-        (Some(digest), Some(disk)) if disk.digest == digest => Ok(disk.bytes.clone()),
-        (Some(digest), _) => contents.find(digest),
-    };
-    Ok(match (find(before)?, find(after)?) {
-        (Some(before), Some(after)) => Some([before, after]),
-        _ => None,
-    })
-}
-
 /// The difference of two contents of a file.
 pub(super) fn file_diff(
     contents: &Contents<'_>,
     path: &str,
-    ends: [Option<Digest>; 2],
+    [before, after]: [Option<Digest>; 2],
 ) -> Result<FileDiff, Fault> {
-    let [before, after] = ends;
-    let (size, diff) = match both(contents, path, ends)? {
-        None => (Size::NotKept, None),
-        Some([one, other]) => match changed_lines(&one, &other) {
+    let disk = contents.on_disk(path)?;
+    let on_disk = |digest| disk.as_ref().filter(|disk| Some(disk.digest) == digest);
+    let is_link = |digest| on_disk(digest).is_some_and(|disk| disk.bytes.is_none());
+    let bytes = |digest: Option<Digest>| match (digest, on_disk(digest)) {
+        (None, _) => Ok(Some(Vec::new())),
+        (_, Some(disk)) => Ok(disk.bytes.clone()),
+        (Some(digest), None) => contents.find(digest),
+    };
+    let (size, diff) = match (bytes(before)?, bytes(after)?) {
+        (Some(one), Some(other)) => match changed_lines(&one, &other) {
             None => (Size::NotText, None),
             Some([added, removed]) => {
                 (Size::Lines { added, removed }, diff_texts(&one, &other, ["before", "after"]))
             }
         },
+        _ if is_link(before) || is_link(after) => (Size::Link, None),
+        _ => (Size::NotKept, None),
     };
     Ok(FileDiff { path: path.to_owned(), before, after, size, diff })
 }

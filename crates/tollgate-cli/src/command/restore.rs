@@ -5,9 +5,11 @@ use std::path::PathBuf;
 use clap::Args;
 use jiff::Timestamp;
 use serde_json::json;
+use tollgate::error::Fault;
 use tollgate::guard::{Action, Change, Expected, Outcome};
 use tollgate::history::content::Contents;
 use tollgate::history::trail::By;
+use tollgate::ledger::Ledger;
 use tollgate::merge::diff_texts;
 
 use super::past::{Past, asked, ledger_name, no, not_allowed};
@@ -71,7 +73,7 @@ pub(crate) fn run(invocation: &Invocation, args: &RestoreArgs) -> Result<Answer,
     let disk = Contents::of(gate.workspace()).on_disk(&name)?;
     let now = disk.as_ref().map(|disk| disk.digest);
     let past = Past::of(gate.workspace().ledger(), &name, now)?;
-    let Some(index) = held(&past, args.at) else {
+    let Some(index) = held(&past, args.at, gate.workspace().ledger())? else {
         return Ok(no("not_found", &words::nothing_known_then(&args.path.display().to_string())));
     };
     let then = past.states[index].digest;
@@ -121,22 +123,22 @@ pub(crate) fn run(invocation: &Invocation, args: &RestoreArgs) -> Result<Answer,
 }
 
 /// Which of the states of a file was that at some time. `None`: the ledger does not know.
-fn held(past: &Past, at: At) -> Option<usize> {
+fn held(past: &Past, at: At, ledger: &Ledger) -> Result<Option<usize>, Fault> {
     if let At::Line(line) = at
-        && !past.steps.iter().any(|step| step.change == line || step.seq == line)
+        && ledger.newest_first()?.flatten().next().is_none_or(|newest| !(1..=newest.seq).contains(&line))
     {
-        return None;
+        return Ok(None);
     }
     let is_past = |index: usize| match (at, past.steps.get(index)) {
         (At::Time(time), Some(step)) => step.time <= time,
         (At::Line(line), Some(step)) => step.seq <= line || step.change == line,
         (_, None) => false,
     };
-    past.states.iter().rposition(|state| match state.by {
+    Ok(past.states.iter().rposition(|state| match state.by {
         // Before the first step.
         None => true,
         Some(By::Step(index)) => is_past(index),
         // It was there when the next step came, and nobody knows since when.
         Some(By::SomebodyBefore(index)) => is_past(index),
-    })
+    }))
 }

@@ -28,6 +28,8 @@ pub(crate) enum Size {
     Lines { added: usize, removed: usize },
     /// One of them is not text, or too large.
     NotText,
+    /// One of them is a symbolic link, which has no text.
+    Link,
     /// The bytes of one of them are no longer kept.
     NotKept,
 }
@@ -46,6 +48,7 @@ impl Size {
         let (added, removed, why) = match self {
             Self::Lines { added, removed } => (Some(added), Some(removed), None),
             Self::NotText => (None, None, Some("not_text")),
+            Self::Link => (None, None, Some("link")),
             Self::NotKept => (None, None, Some("not_kept")),
         };
         json["added"] = added.into();

@@ -77,6 +77,7 @@ fn size_words(size: Size) -> String {
     match size {
         Size::Lines { added, removed } => format!("+{added} -{removed}"),
         Size::NotText => "(not text, or large)".to_owned(),
+        Size::Link => "(a symbolic link)".to_owned(),
         Size::NotKept => "(no longer kept)".to_owned(),
     }
 }

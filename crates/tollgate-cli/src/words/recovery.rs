@@ -139,12 +139,12 @@ pub(crate) fn nothing_to_undo(path: Option<&Path>) -> String {
 
 pub(crate) fn nobody_undoes(why: &NoPerson) -> String {
     let why = match why {
-        NoPerson::Agent(agent) => format!("`{agent}` is an agent, and `undo` asks only people"),
-        NoPerson::InRun => "in a run, `undo` cannot ask".to_owned(),
-        NoPerson::NoTerminal => "without a terminal, `undo` cannot ask".to_owned(),
+        NoPerson::Agent(agent) => format!("`{agent}` is an agent, and only people are asked"),
+        NoPerson::InRun => "nobody can be asked in a run".to_owned(),
+        NoPerson::NoTerminal => "there is no terminal on which to ask".to_owned(),
     };
     format!(
-        "refused: {why}\nhint: give `--yes` to undo without a question, or `--dry-run` to see what it would do"
+        "refused: {why}\nhint: give `--yes` to go ahead without a question, or `--dry-run` to see what it would do"
     )
 }
 

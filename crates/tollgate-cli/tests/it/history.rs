@@ -418,3 +418,67 @@ fn bisect_finds_the_change_in_private_views_and_leaves_no_trace() {
         world.tollgate(["bisect", "--json", "--since", "3", "--", "sh", "-c", test]).ends().is(0).json();
     assert_eq!((&found["found"], &found["seqs"]), (&false.into(), &serde_json::json!([11, 13, 15])));
 }
+
+#[test]
+fn bisect_leaves_links_alone_and_writes_through_none() {
+    let world = World::with("[guard]\ndurability = \"fast\"\n");
+    world.puts("file", "kept\n");
+    let runs =
+        |script: &str| world.tollgate(["run", "--agent", "blue", "--", "sh", "-c", script]).ends().is(0);
+    runs("echo 1 > a; echo x > was");
+    runs("ln -s file link");
+    runs("echo 2 > a");
+    runs("rm was; ln -s file was");
+    // Where `was` is a link now, a file is made for the states before.
+    let test = "grep -q kept file && ! grep -sq 2 a";
+    let found = world.tollgate(["bisect", "--json", "--", "sh", "-c", test]).ends().is(0).json();
+    assert_eq!((&found["found"], &found["paths"]), (&true.into(), &serde_json::json!(["a"])), "{found}");
+    world.holds("file", "kept\n");
+}
+
+#[test]
+fn the_lines_of_a_link_are_those_of_its_file() {
+    let world = World::new();
+    world.puts("a", "one\n");
+    world.tollgate(["run", "--agent", "blue", "--", "ln", "-s", "a", "link"]).ends().is(0);
+    world.tollgate(["write", "a", "--agent", "green"]).stdin("one\ntwo\n").ends().is(0);
+    assert_eq!(world.json("blame link"), world.json("blame a"));
+    assert_eq!(world.json("blame link")[1]["agent"], "green");
+}
+
+#[test]
+fn git_s_own_data_is_not_part_of_the_history() {
+    let world = World::new();
+    world.script("git init -q; git config user.name P; git config user.email p@x; git commit -q --allow-empty -m one").ends().is(0);
+    let script = "echo new > a; git add a; git commit -q -m two; echo newer > a";
+    world.tollgate(["run", "--agent", "blue", "--", "sh", "-c", script]).ends().is(0);
+    let list = world.json("history");
+    assert_eq!(list[0]["paths"], serde_json::json!(["a"]));
+    world.tollgate(["undo", "--agent", "blue", "--since", "1h", "--yes"]).ends().is(0);
+    assert!(!world.path("a").exists());
+    assert_eq!(world.script("git log --format=%s").ends().stdout(), "two\none\n");
+    world.tollgate(["run", "--agent", "blue", "--", "git", "tag", "x"]).ends().is(0);
+    assert_eq!(world.json("history").as_array().unwrap().len(), 2, "the run and its undo");
+}
+
+#[test]
+fn a_file_is_restored_as_it_was_after_a_change_of_other_files() {
+    let world = World::new();
+    world.tollgate(["create", "a"]).stdin("one\n").ends().is(0);
+    world.tollgate(["create", "b"]).stdin("x\n").ends().is(0);
+    world.tollgate(["write", "a"]).stdin("two\n").ends().is(0);
+    world.run("restore a --at 2 --yes").is(0);
+    world.holds("a", "one\n");
+    for unknown in ["0", "9"] {
+        let refused = world.tollgate(["restore", "a", "--at", unknown, "--yes", "--json"]).ends().is(1);
+        assert_eq!(refused.json()["reason"], "not_found");
+    }
+}
+
+#[test]
+fn a_link_is_called_a_link() {
+    let world = World::new();
+    world.tollgate(["run", "--agent", "blue", "--", "ln", "-s", "a", "link"]).ends().is(0);
+    assert_eq!(world.json("history")[0]["unknown"], "link");
+    assert!(world.run("show 1").filtered.contains("`link`, created  (a symbolic link)"));
+}

@@ -32,7 +32,7 @@ fn a_person_sees_the_diff_and_types_yes() {
 fn an_agent_on_a_terminal_is_told_why_it_is_not_asked() {
     let world = written();
     let said = world.tollgate(["undo"]).env("TOLLGATE_AGENT", "blue").typed("yes").is(1);
-    assert!(said.shown.contains("`blue` is an agent, and `undo` asks only people"), "{}", said.shown);
+    assert!(said.shown.contains("`blue` is an agent, and only people are asked"), "{}", said.shown);
     world.holds("a", "two\n");
 }
 
@@ -42,8 +42,8 @@ fn without_a_terminal_only_yes_restores() {
     insta::assert_snapshot!(world.tollgate(["undo"]).stdin("yes\n").ends().filtered, @r"
     exit 1
     --- stderr
-    refused: without a terminal, `undo` cannot ask
-    hint: give `--yes` to undo without a question, or `--dry-run` to see what it would do
+    refused: there is no terminal on which to ask
+    hint: give `--yes` to go ahead without a question, or `--dry-run` to see what it would do
     ");
     assert_eq!(world.run("undo --json").is(1).json()["reason"], "no_terminal");
     world.holds("a", "two\n");

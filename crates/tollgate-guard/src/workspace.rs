@@ -17,6 +17,7 @@ use crate::other_tree;
 pub use crate::other_tree::{Beginning, TreesBeside};
 use crate::path::FilePath;
 pub use crate::place::canonical;
+use crate::place::{LastLink, Located};
 use crate::recovery::{self, RecoveryEntry, Swept};
 use crate::refusal::{Outcome, Reason};
 use crate::retention;
@@ -53,6 +54,18 @@ impl Workspace {
         let path = self.canonical(path)?;
         let hidden = self.is_hidden(path.as_path());
         Ok(if hidden { Outcome::refused(path, Reason::Protected) } else { Outcome::Done(()) })
+    }
+
+    /// The file in the workspace to which a path leads, for somebody who may not look anywhere else.
+    pub fn inside(&self, path: impl AsRef<Path>) -> Result<Outcome<FilePath>> {
+        Ok(match self.locate(path.as_ref(), LastLink::Follow)? {
+            Located::Inside(place) if self.is_hidden(place.way.path.as_path()) => {
+                Outcome::refused(place.way.path, Reason::Protected)
+            }
+            Located::Inside(place) => Outcome::Done(place.way.path),
+            Located::Outside(path) => Outcome::refused(path, Reason::Outside),
+            Located::Root(path) => Outcome::refused(path, Reason::NotAFile),
+        })
     }
 
     /// A session began there: its agent stays in that working tree.

@@ -13,16 +13,17 @@ use tollgate::Digest;
 use tollgate::error::{At as _, Fault};
 use tollgate::gate::Gate;
 use tollgate::history::content::{Contents, OnDisk};
+use tollgate::history::listing::FileDiff;
 use tollgate::history::step::{Back, Step, Steps, What, found};
 use tollgate_run::{RunEnd, trial};
 
-use super::past::{file_diff, no};
+use super::past::no;
 use super::restore::{At, at};
 use crate::answer::{Answer, Reply};
 use crate::error::CliError;
 use crate::invocation::Invocation;
 use crate::output;
-use crate::report::history::{FileDiff, ShownChanges};
+use crate::report::history::ShownChanges;
 use crate::words;
 
 /// The exit code of a command that cannot say whether a state is good, as for `git bisect run`.
@@ -298,7 +299,7 @@ fn found_change(
     for (path, before) in before {
         let after = after[path];
         if before != after {
-            files.push(file_diff(&states.contents, path, [before, after])?);
+            files.push(FileDiff::of(&states.contents, path, [before, after])?);
         }
         if before != after && left.get(path) != Some(&after) {
             others.push(path);

@@ -4,18 +4,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use jiff::Timestamp;
 use serde_json::{Value, json};
 use tollgate::error::{At, Fault};
-use tollgate::history::blame::{Writer, blame};
-use tollgate::history::step::Step;
-use tollgate_base::working_tree::{BlamedCommit, WorkingTree};
+use tollgate::history::blame::{BlamedLine, blame};
 
 use super::past::{ledger_name, recorded};
 use crate::answer::{Answer, Reply};
 use crate::error::CliError;
 use crate::invocation::Invocation;
-use crate::report::history::BlamedLine;
 use crate::words;
 
 /// Show who wrote each line of a file: which agent, in which change, or which commit
@@ -50,21 +46,13 @@ pub(crate) fn run(invocation: &Invocation, args: &BlameArgs) -> Result<Answer, C
     };
     // Of a symbolic link, the lines of the file to which it leads.
     let file = on_disk.canonicalize().at("find", &on_disk)?;
-    let writers = match recorded(invocation)? {
+    let mut lines = match recorded(invocation)? {
         Some(workspace) => {
             let name = ledger_name(invocation, &workspace, &file)?;
-            blame(&workspace, &name, bytes.as_bytes())?
+            blame(&workspace, &name, &file, bytes.as_bytes())?
         }
-        None => vec![Writer::Older; bytes.split_inclusive('\n').count()],
+        None => BlamedLine::older(&file, bytes.as_bytes())?,
     };
-    let commits = commits(&file, bytes.as_bytes())?;
-    let line = |(index, (text, writer)): (usize, (&str, Writer))| BlamedLine {
-        number: index + 1,
-        text: text.strip_suffix('\n').unwrap_or(text).to_owned(),
-        commit: commits.get(index).cloned().flatten().filter(|_| writer == Writer::Older),
-        writer,
-    };
-    let mut lines: Vec<BlamedLine> = bytes.split_inclusive('\n').zip(writers).enumerate().map(line).collect();
     if let Some(only) = only {
         lines.retain(|line| line.number == only);
         if lines.is_empty() {
@@ -74,8 +62,11 @@ pub(crate) fn run(invocation: &Invocation, args: &BlameArgs) -> Result<Answer, C
             ));
         }
     }
-    let json = lines.iter().map(line_json).collect();
-    Ok(Answer::Long(Reply::new(words::blamed(&lines), json)))
+    let texts: Vec<&str> =
+        bytes.split_inclusive('\n').map(|line| line.strip_suffix('\n').unwrap_or(line)).collect();
+    let text = |line: &BlamedLine| texts.get(line.number - 1).copied().unwrap_or_default();
+    let json = lines.iter().map(|line| line_json(line, text(line))).collect();
+    Ok(Answer::Long(Reply::new(words::blamed(&lines, text), json)))
 }
 
 /// `FILE:LINE`, unless there is a file with that name.
@@ -89,57 +80,10 @@ fn file_and_line(invocation: &Invocation, given: &Path) -> Result<(PathBuf, Opti
     }
 }
 
-/// What git says of each line.
-fn commits(path: &Path, bytes: &[u8]) -> Result<Vec<Option<BlamedCommit>>, Fault> {
-    match WorkingTree::around(path) {
-        Some(tree) => match path.strip_prefix(&tree.top) {
-            Ok(below) => tree.blame(below, bytes),
-            Err(_) => Ok(Vec::new()),
-        },
-        None => Ok(Vec::new()),
-    }
-}
-
-fn line_json(line: &BlamedLine) -> Value {
-    let mut json = json!({"line": line.number, "text": line.text, "agent": null, "seq": null, "turn": null});
-    match &line.writer {
-        Writer::Step(step) => {
-            json["by"] = "agent".into();
-            put_step(&mut json, step);
-        }
-        Writer::SomebodyElse { after, before } => {
-            json["by"] = "somebody_else".into();
-            json["between"] = json!([after, before]);
-        }
-        Writer::OneOf { steps, others } => {
-            json["by"] = "not_kept".into();
-            if let Some(first) = steps.first()
-                && !others
-                && steps.iter().all(|step| step.agent == first.agent)
-            {
-                json["agent"] = json!(first.agent);
-            }
-            json["seqs"] = steps.iter().map(|step| step.seq).collect();
-        }
-        Writer::Older => match &line.commit {
-            Some(BlamedCommit { commit, author, time }) => {
-                json["by"] = "commit".into();
-                json["commit"] = commit.as_str().into();
-                json["author"] = author.as_str().into();
-                json["time"] = json!(Timestamp::from_second(*time).ok());
-            }
-            None => json["by"] = "before".into(),
-        },
+fn line_json(line: &BlamedLine, text: &str) -> Value {
+    let mut json = json!({"line": line.number, "text": text});
+    if let (Value::Object(json), Value::Object(who)) = (&mut json, line.json()) {
+        json.extend(who);
     }
     json
-}
-
-fn put_step(json: &mut Value, step: &Step) {
-    json["agent"] = json!(step.agent);
-    json["seq"] = step.seq.into();
-    json["turn"] = json!(step.turn);
-    json["time"] = json!(step.time);
-    if let Some(task) = &step.task {
-        json["task"] = task.as_str().into();
-    }
 }

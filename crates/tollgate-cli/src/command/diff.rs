@@ -4,14 +4,14 @@ use std::ops::ControlFlow;
 
 use clap::Args;
 use tollgate::history::content::Contents;
+use tollgate::history::listing::FileDiff;
 use tollgate::history::step::{Back, Steps, found};
 
-use super::past::{file_diff, recorded};
+use super::past::recorded;
 use super::restore::{At, at};
 use crate::answer::{Answer, Reply};
 use crate::error::CliError;
 use crate::invocation::Invocation;
-use crate::report::history::FileDiff;
 use crate::words;
 
 /// Show what has changed since some time, or since a change, in the files that agents have changed
@@ -46,7 +46,7 @@ pub(crate) fn run(invocation: &Invocation, args: &DiffArgs) -> Result<Answer, Cl
         for (path, before) in found(&steps) {
             let now = contents.on_disk(path)?.map(|disk| disk.digest);
             if before != now {
-                files.push(file_diff(&contents, path, [before, now])?);
+                files.push(FileDiff::of(&contents, path, [before, now])?);
             }
         }
     }

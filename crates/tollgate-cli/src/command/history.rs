@@ -1,23 +1,18 @@
 //! `tollgate history`: what was changed, by whom.
 
-use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use clap::Args;
 use jiff::Timestamp;
-use serde_json::{Value, json};
 use tollgate::TaskName;
-use tollgate::history::content::Contents;
-use tollgate::history::step::{Back, Step, Steps};
-use tollgate::history::trail::Trail;
+use tollgate::history::listing::{PastChange, PastChanges, Selection};
 
-use super::past::{file_diff, ledger_name, recorded};
+use super::past::{ledger_name, recorded};
 use crate::answer::{Answer, Reply};
 use crate::command::moment::moment;
 use crate::command::number::number;
 use crate::error::CliError;
 use crate::invocation::Invocation;
-use crate::report::history::{ListedChange, Size};
 use crate::words;
 
 /// Show what agents have changed, newest first
@@ -50,80 +45,24 @@ pub(crate) struct HistoryArgs {
 }
 
 pub(crate) fn run(invocation: &Invocation, args: &HistoryArgs) -> Result<Answer, CliError> {
-    let mut listed = Vec::new();
-    let mut damaged = 0;
+    let mut listed = PastChanges::default();
     if let Some(workspace) = recorded(invocation)? {
-        let most = args.lines.unwrap_or(if args.since.is_some() { usize::MAX } else { 50 });
-        let mut trail = match &args.path {
-            Some(path) => Some(Trail::of(ledger_name(invocation, &workspace, path)?)),
-            None => None,
-        };
-        let back = args.since.map_or(Back::ToTheStart, Back::To);
-        let (mut count, mut last) = (0, None);
-        let steps = Steps::read(workspace.ledger(), back, |step| {
-            let is_of_file = trail.as_mut().is_none_or(|trail| trail.takes(step));
-            let is_of_agent = invocation.named_agent().is_none_or(|agent| step.agent.as_ref() == Some(agent));
-            let wanted = is_of_file && is_of_agent;
-            // The task is known only once its claim was read.
-            if wanted && args.task.is_none() && last != Some(step.change) {
-                (count, last) = (count + 1, Some(step.change));
-            }
-            if count > most { ControlFlow::Break(()) } else { ControlFlow::Continue(wanted) }
-        })?;
-        damaged = steps.damaged;
-        let mut steps = steps.steps;
-        if let Some(task) = &args.task {
-            steps.retain(|step| step.task.as_ref() == Some(task));
-        }
-        let contents = Contents::of(&workspace).left_by(&steps);
-        let changes = steps.chunk_by(|one, other| one.change == other.change).rev().take(most);
-        for steps in changes {
-            let size = size_of(&contents, steps)?;
-            listed.push(ListedChange { steps: steps.to_vec(), size });
-        }
+        let file = args.path.as_ref().map(|path| ledger_name(invocation, &workspace, path)).transpose()?;
+        listed = PastChanges::list(
+            &workspace,
+            &Selection {
+                file: file.as_deref(),
+                agent: invocation.named_agent(),
+                task: args.task.as_ref(),
+                since: args.since,
+                most: args.lines.or(if args.since.is_some() { None } else { Some(50) }),
+            },
+        )?;
     }
-    let notes = match (damaged, listed.is_empty()) {
+    let notes = match (listed.damaged, listed.changes.is_empty()) {
         (0, true) => words::NO_CHANGE_MATCHES.to_owned(),
         (damaged, _) => words::damaged_lines(damaged),
     };
-    let json = listed.iter().map(change_json).collect();
-    Ok(Answer::Long(Reply { words: words::history(&listed), notes, json }))
-}
-
-/// What the steps of one change added and removed. A move does neither.
-fn size_of(contents: &Contents<'_>, steps: &[Step]) -> Result<Size, CliError> {
-    let mut sum = Size::Lines { added: 0, removed: 0 };
-    for step in steps.iter().filter(|step| step.moved_to.is_none()) {
-        for (path, before, after) in step.effects() {
-            if before != after {
-                sum = sum.sum(file_diff(contents, path, [before, after])?.size);
-            }
-        }
-    }
-    Ok(sum)
-}
-
-fn change_json(change: &ListedChange) -> Value {
-    let first = &change.steps[0];
-    let mut json = json!({
-        "seq": first.change,
-        "time": first.time,
-        "agent": first.agent,
-        "turn": first.turn,
-        "via": first.tool,
-        "paths": change.steps.iter().map(Step::landed).collect::<Vec<_>>(),
-    });
-    if let Some(task) = &first.task {
-        json["task"] = task.as_str().into();
-    }
-    let moved: Vec<Value> = change
-        .steps
-        .iter()
-        .filter_map(|step| Some(json!({"from": step.path, "to": step.moved_to.as_ref()?})))
-        .collect();
-    if !moved.is_empty() {
-        json["moved"] = moved.into();
-    }
-    change.size.put(&mut json);
-    json
+    let json = listed.changes.iter().map(PastChange::json).collect();
+    Ok(Answer::Long(Reply { words: words::history(&listed.changes), notes, json }))
 }

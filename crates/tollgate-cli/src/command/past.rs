@@ -8,10 +8,9 @@ use jiff::Timestamp;
 use serde_json::json;
 use tollgate::TaskName;
 use tollgate::error::Fault;
-use tollgate::history::content::Contents;
+use tollgate::history;
 use tollgate::history::step::{Back, Step, Steps};
 use tollgate::history::trail::{By, State, Trail, states};
-use tollgate::merge::{changed_lines, diff_texts};
 use tollgate::name::{Agent, TurnId};
 use tollgate::workspace::Workspace;
 use tollgate::{Digest, ledger::Ledger};
@@ -20,7 +19,6 @@ use crate::answer::{Answer, Reply};
 use crate::error::CliError;
 use crate::invocation::Invocation;
 use crate::person::Person;
-use crate::report::history::{FileDiff, Size};
 use crate::words;
 
 /// Which changes are meant.
@@ -141,36 +139,7 @@ pub(super) fn ledger_name(
     workspace: &Workspace,
     path: &Path,
 ) -> Result<String, CliError> {
-    let path = workspace.canonical_link(invocation.path(path)?)?;
-    let name = path.as_path().strip_prefix(workspace.path()).unwrap_or(path.as_path());
-    Ok(name.display().to_string())
-}
-
-/// The difference of two contents of a file.
-pub(super) fn file_diff(
-    contents: &Contents<'_>,
-    path: &str,
-    [before, after]: [Option<Digest>; 2],
-) -> Result<FileDiff, Fault> {
-    let disk = contents.on_disk(path)?;
-    let on_disk = |digest| disk.as_ref().filter(|disk| Some(disk.digest) == digest);
-    let is_link = |digest| on_disk(digest).is_some_and(|disk| disk.bytes.is_none());
-    let bytes = |digest: Option<Digest>| match (digest, on_disk(digest)) {
-        (None, _) => Ok(Some(Vec::new())),
-        (_, Some(disk)) => Ok(disk.bytes.clone()),
-        (Some(digest), None) => contents.find(digest),
-    };
-    let (size, diff) = match (bytes(before)?, bytes(after)?) {
-        (Some(one), Some(other)) => match changed_lines(&one, &other) {
-            None => (Size::NotText, None),
-            Some([added, removed]) => {
-                (Size::Lines { added, removed }, diff_texts(&one, &other, ["before", "after"]))
-            }
-        },
-        _ if is_link(before) || is_link(after) => (Size::Link, None),
-        _ => (Size::NotKept, None),
-    };
-    Ok(FileDiff { path: path.to_owned(), before, after, size, diff })
+    Ok(history::ledger_name(workspace, &workspace.canonical_link(invocation.path(path)?)?))
 }
 
 /// The answer if the ledger has nothing of what is meant.

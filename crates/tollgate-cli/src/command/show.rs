@@ -3,14 +3,15 @@
 use clap::Args;
 use serde_json::{Value, json};
 use tollgate::history::content::Contents;
+use tollgate::history::listing::FileDiff;
 use tollgate::history::step::Step;
 use tollgate::history::undo::spans;
 
-use super::past::{Chosen, Which, file_diff, nothing_found, recorded};
+use super::past::{Chosen, Which, nothing_found, recorded};
 use crate::answer::{Answer, Reply};
 use crate::error::CliError;
 use crate::invocation::Invocation;
-use crate::report::history::{FileDiff, ShownChanges};
+use crate::report::history::ShownChanges;
 use crate::words;
 
 /// Show the diff of a change, of a whole turn, or of all that was done for a task
@@ -50,7 +51,7 @@ fn diffs(contents: &Contents<'_>, chosen: &Chosen) -> Result<Vec<FileDiff>, CliE
     let mut files = Vec::new();
     for span in spans(&chosen.steps, |step| chosen.is_meant(step)) {
         if !span.is_nothing() {
-            files.push(file_diff(contents, &span.path, [span.before, span.after])?);
+            files.push(FileDiff::of(contents, &span.path, [span.before, span.after])?);
         }
     }
     Ok(files)

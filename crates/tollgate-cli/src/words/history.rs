@@ -3,14 +3,15 @@
 use std::path::Path;
 
 use jiff::Timestamp;
-use tollgate::history::blame::Writer;
+use tollgate::history::blame::{BlamedLine, Writer};
+use tollgate::history::listing::{FileDiff, PastChange, Size};
 use tollgate::history::step::{Step, What};
 use tollgate::visible::plain;
 use tollgate_base::working_tree::BlamedCommit;
 
 use super::recovery::indented;
 use super::text::{Viewpoint, ago, count, moment, short, shown};
-use crate::report::history::{BlamedLine, FileDiff, ListedChange, ShownChanges, Size};
+use crate::report::history::ShownChanges;
 
 /// The number of files that a change on one line names.
 const NAMED: usize = 3;
@@ -47,11 +48,11 @@ pub(crate) fn file_to_restore(view: &Viewpoint, path: &Path, is_deleted: bool, d
 }
 
 /// One line for each change.
-pub(crate) fn history(changes: &[ListedChange]) -> String {
+pub(crate) fn history(changes: &[PastChange]) -> String {
     changes.iter().map(change_line).collect::<Vec<_>>().join("\n")
 }
 
-fn change_line(change: &ListedChange) -> String {
+fn change_line(change: &PastChange) -> String {
     let first = &change.steps[0];
     let agent = first.agent.as_ref().map_or("-", |agent| agent.as_str());
     let mut files: Vec<String> = change.steps.iter().take(NAMED).map(file).collect();
@@ -60,7 +61,7 @@ fn change_line(change: &ListedChange) -> String {
     }
     let turn = first.turn.as_ref().map_or(String::new(), |turn| format!("  {turn}"));
     let task = first.task.as_ref().map_or(String::new(), |task| format!("  {}", plain(task.as_str())));
-    let (time, size, tool) = (moment(first.time), size_words(change.size), plain(&first.tool));
+    let (time, size, tool) = (moment(first.time), size_words(change.size()), plain(&first.tool));
     format!("{:>6}  {time}  {agent}  {}  {size}  {tool}{turn}{task}", first.change, files.join(", "))
 }
 
@@ -133,13 +134,13 @@ fn file_diff(file: &FileDiff) -> String {
 }
 
 /// Each line of a file behind its writer.
-pub(crate) fn blamed(lines: &[BlamedLine]) -> String {
+pub(crate) fn blamed<'t>(lines: &[BlamedLine], text: impl Fn(&BlamedLine) -> &'t str) -> String {
     let rows: Vec<[String; 3]> = lines.iter().map(writer).collect();
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let (who, which) = (width(0), width(1));
     let number = lines.last().map_or(1, |line| line.number.to_string().len());
     let row = |([by, seq, time], line): (&[String; 3], &BlamedLine)| {
-        let text = plain(&line.text.replace('\t', "    "));
+        let text = plain(&text(line).replace('\t', "    "));
         let row = format!("{by:<who$}  {seq:>which$}  {time:<16}  {:>number$}) {text}", line.number);
         row.trim_end().to_owned()
     };

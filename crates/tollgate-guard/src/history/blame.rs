@@ -1,9 +1,11 @@
 //! Who wrote each line of a file.
 
 use std::ops::{ControlFlow, Range};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use serde_json::{Value, json};
 use similar::{DiffOp, capture_diff_slices_deadline};
 
 use super::content::Contents;
@@ -12,6 +14,7 @@ use super::trail::{By, State, Trail, states};
 use crate::workspace::Workspace;
 use tollgate_base::digest::Digest;
 use tollgate_base::error::Result;
+use tollgate_base::working_tree::{BlamedCommit, WorkingTree};
 
 /// The time that one comparison may take to find the smallest difference. After it, a larger one is taken.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -39,8 +42,88 @@ pub enum Writer {
     Older,
 }
 
-/// Who wrote each line of a file that has these bytes now. `name` is what the ledger calls it.
-pub fn blame(workspace: &Workspace, name: &str, bytes: &[u8]) -> Result<Vec<Writer>> {
+/// A line of a file, and who wrote it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BlamedLine {
+    /// From 1.
+    pub number: usize,
+    /// Who.
+    pub writer: Writer,
+    /// The commit of a line that is older than the first guarded change.
+    pub commit: Option<BlamedCommit>,
+}
+
+impl BlamedLine {
+    /// The lines of a file without guarded changes.
+    pub fn older(path: &Path, bytes: &[u8]) -> Result<Vec<Self>> {
+        let number = bytes.split_inclusive(|byte| *byte == b'\n').count();
+        Self::of(vec![Writer::Older; number], path, bytes)
+    }
+
+    fn of(writers: Vec<Writer>, path: &Path, bytes: &[u8]) -> Result<Vec<Self>> {
+        let commits = match writers.contains(&Writer::Older).then(|| WorkingTree::around(path)).flatten() {
+            Some(tree) => match path.strip_prefix(&tree.top) {
+                Ok(below) => tree.blame(below, bytes)?,
+                Err(_) => Vec::new(),
+            },
+            None => Vec::new(),
+        };
+        let line = |(index, writer): (usize, Writer)| Self {
+            number: index + 1,
+            commit: commits.get(index).cloned().flatten().filter(|_| writer == Writer::Older),
+            writer,
+        };
+        Ok(writers.into_iter().enumerate().map(line).collect())
+    }
+
+    /// Who wrote it, without the line.
+    pub fn json(&self) -> Value {
+        let mut json = json!({"agent": null, "seq": null, "turn": null});
+        match &self.writer {
+            Writer::Step(step) => {
+                json["by"] = "agent".into();
+                json["agent"] = json!(step.agent);
+                json["seq"] = step.seq.into();
+                json["turn"] = json!(step.turn);
+                json["time"] = json!(step.time);
+                if let Some(task) = &step.task {
+                    json["task"] = task.as_str().into();
+                }
+            }
+            Writer::SomebodyElse { after, before } => {
+                json["by"] = "somebody_else".into();
+                json["between"] = json!([after, before]);
+            }
+            Writer::OneOf { steps, others } => {
+                json["by"] = "not_kept".into();
+                if let Some(first) = steps.first()
+                    && !others
+                    && steps.iter().all(|step| step.agent == first.agent)
+                {
+                    json["agent"] = json!(first.agent);
+                }
+                json["seqs"] = steps.iter().map(|step| step.seq).collect();
+            }
+            Writer::Older => match &self.commit {
+                Some(BlamedCommit { commit, author, time }) => {
+                    json["by"] = "commit".into();
+                    json["commit"] = commit.as_str().into();
+                    json["author"] = author.as_str().into();
+                    json["time"] = json!(Timestamp::from_second(*time).ok());
+                }
+                None => json["by"] = "before".into(),
+            },
+        }
+        json
+    }
+}
+
+/// Who wrote each line of the file at this path, which has these bytes now. `name` is what the ledger calls it.
+pub fn blame(workspace: &Workspace, name: &str, path: &Path, bytes: &[u8]) -> Result<Vec<BlamedLine>> {
+    BlamedLine::of(writers(workspace, name, bytes)?, path, bytes)
+}
+
+pub(super) fn writers(workspace: &Workspace, name: &str, bytes: &[u8]) -> Result<Vec<Writer>> {
     let mut trail = Trail::of(name);
     let read =
         Steps::read(workspace.ledger(), Back::ToTheStart, |step| ControlFlow::Continue(trail.takes(step)))?;

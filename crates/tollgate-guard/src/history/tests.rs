@@ -8,7 +8,7 @@ use std::fs;
 
 use tempfile::TempDir;
 
-use super::blame::{Writer, blame};
+use super::blame::{Writer, writers};
 use super::content::Contents;
 use super::step::{Back, Step, Steps};
 use super::undo::{Plan, UndoResult, WhyNot, spans};
@@ -237,7 +237,7 @@ impl Replay {
     fn check_blame(&self) -> usize {
         let mut certain = 0;
         for (path, lines) in &self.files {
-            let writers = blame(self.gate.workspace(), path, &bytes(lines)).unwrap();
+            let writers = writers(self.gate.workspace(), path, &bytes(lines)).unwrap();
             assert_eq!(writers.len(), lines.len(), "{path}");
             for (line, writer) in lines.iter().zip(writers) {
                 let agrees = match (&writer, line.by) {

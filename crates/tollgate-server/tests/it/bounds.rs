@@ -143,7 +143,9 @@ fn the_state_of_tollgate_is_hidden() {
     ];
     let refused = "PROTECTED_PATH";
     for path in files {
-        for tool in ["read_file", "read_text_file", "read_media_file", "get_file_info"] {
+        for tool in
+            ["read_file", "read_text_file", "read_media_file", "get_file_info", "file_history", "blame"]
+        {
             client.refused(tool, json!({"path": path}), refused);
         }
         client.refused("read_text_file", json!({"path": path, "tail": 1}), refused);

@@ -312,6 +312,8 @@ fn links_do_not_lead_out_of_the_workspace() {
             ("read_text_file", json!({"path": path})),
             ("read_media_file", json!({"path": path})),
             ("get_file_info", json!({"path": path})),
+            ("file_history", json!({"path": path})),
+            ("blame", json!({"path": path})),
             ("list_directory", json!({"path": path})),
             ("list_directory_with_sizes", json!({"path": path})),
             ("directory_tree", json!({"path": path})),
@@ -496,4 +498,49 @@ fn the_server_introduces_itself() {
     }
     let unknown = client.request("tools/call", json!({"name": "format_disk", "arguments": {}}));
     assert_eq!(unknown["error"]["code"], -32602);
+}
+
+#[test]
+fn the_history_of_a_file_names_who_changed_what() {
+    let world = World::new();
+    world.outsider_writes("a", "one\n");
+    let mut client = world.client();
+    client.call("read_text_file", json!({"path": "a"}));
+    client.call("edit_file", json!({"path": "a", "edits": [{"oldText": "one", "newText": "one\ntwo"}]}));
+    client.call("move_file", json!({"source": "a", "destination": "b"}));
+    let changes = client.call("file_history", json!({"path": "b"}))["structuredContent"]["changes"].clone();
+    assert_eq!(changes.as_array().unwrap().len(), 2, "{changes}");
+    assert_eq!(changes[0]["moved"], json!([{"from": "a", "to": "b"}]));
+    let first = &changes[1];
+    assert_eq!(
+        json!([first["agent"], first["via"], first["added"]]),
+        json!(["blue", "edit_file", 1]),
+        "{changes}"
+    );
+    assert!(first["diff"].as_str().unwrap().contains("+two"), "{changes}");
+    let limited = client.call("file_history", json!({"path": "b", "limit": 1}));
+    assert_eq!(limited["structuredContent"]["changes"].as_array().unwrap().len(), 1);
+
+    let lines = client.call("blame", json!({"path": "b"}))["structuredContent"]["lines"].clone();
+    let who = |at: usize| json!([lines[at]["from"], lines[at]["to"], lines[at]["by"], lines[at]["agent"]]);
+    assert_eq!(who(0), json!([1, 1, "before", null]), "{lines}");
+    assert_eq!(who(1), json!([2, 2, "agent", "blue"]));
+    let line = client.call("blame", json!({"path": "b", "line": 2}))["structuredContent"]["lines"].clone();
+    assert_eq!(line, json!([lines[1]]));
+    for (tool, arguments) in [
+        ("file_history", json!({})),
+        ("file_history", json!({"path": "b", "limit": "x"})),
+        ("blame", json!({"path": "missing"})),
+        ("blame", json!({"path": "b", "line": 9})),
+        ("blame", json!({"path": "b", "line": 0})),
+    ] {
+        client.fails(tool, arguments);
+    }
+    // It is no read.
+    world.outsider_writes("c", "x");
+    client.call("blame", json!({"path": "c"}));
+    assert_eq!(
+        client.call("get_initial_hash", json!({"file_path": "c"}))["structuredContent"]["initial_hash"],
+        Value::Null
+    );
 }

@@ -19,7 +19,7 @@ use tollgate::workspace::{self, Workspace};
 use tollgate_server::mcp::{self, ServedVault, Server, ServerOptions};
 
 /// All tools, in the order of the server's list.
-pub(crate) const TOOLS: [&str; 27] = [
+pub(crate) const TOOLS: [&str; 29] = [
     "read_file",
     "read_text_file",
     "read_media_file",
@@ -41,6 +41,8 @@ pub(crate) const TOOLS: [&str; 27] = [
     "get_initial_hash",
     "merge_file",
     "commit_changes",
+    "file_history",
+    "blame",
     "list_tasks",
     "get_task",
     "claim_task",

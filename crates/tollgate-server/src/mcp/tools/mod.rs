@@ -10,6 +10,7 @@
 mod call;
 mod commit;
 mod folder;
+mod history;
 mod instructions;
 mod merge;
 mod read;
@@ -29,7 +30,7 @@ pub(super) use instructions::INSTRUCTIONS;
 pub(super) use tool::{Hints, Tool};
 
 /// The tools of the reference filesystem server in its order, with its names, titles, arguments and hints; then our own.
-pub(super) static TABLE: [&Tool; 27] = [
+pub(super) static TABLE: [&Tool; 29] = [
     &read::READ_FILE,
     &read::READ_TEXT_FILE,
     &read::READ_MEDIA_FILE,
@@ -51,6 +52,8 @@ pub(super) static TABLE: [&Tool; 27] = [
     &turn::GET_INITIAL_HASH,
     &merge::MERGE_FILE,
     &commit::COMMIT_CHANGES,
+    &history::FILE_HISTORY,
+    &history::BLAME,
     &task::LIST_TASKS,
     &task::GET_TASK,
     &task::CLAIM_TASK,

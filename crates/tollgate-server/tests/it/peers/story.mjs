@@ -30,7 +30,7 @@ assert.match(client.getInstructions(), /STALE_FILE/);
 
 // The client validates every result against these schemas, including refusals.
 const { tools } = await client.listTools();
-assert.equal(tools.length, 27);
+assert.equal(tools.length, 29);
 const call = (name, args) => client.callTool({ name, arguments: args });
 
 const file = path.join(root, 'story.txt');

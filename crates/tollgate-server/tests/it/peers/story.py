@@ -21,7 +21,7 @@ stateless = door == "http"
 async def main():
     async with Client(server) as client:
         tools = (await client.list_tools()).tools
-        assert len(tools) == 27
+        assert len(tools) == 29
         turn = {}
 
         async def call(name, **arguments):

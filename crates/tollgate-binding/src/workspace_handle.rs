@@ -4,16 +4,14 @@
 //! a vault now. The handle keeps what each agent knows beyond one turn, for `unread = "known"`.
 
 use std::collections::HashMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tollgate::error::Fault;
 use tollgate::gate::Gate;
 use tollgate::name::Agent;
 use tollgate::tasks::open_workspace;
 use tollgate::turn::Session;
-use tollgate::workspace::{Workspace, canonical};
+use tollgate::workspace::{Workspace, canonical_root};
 
 use crate::environment;
 use crate::failure::Answered;
@@ -29,13 +27,7 @@ pub struct WorkspaceHandle {
 impl WorkspaceHandle {
     /// Opens this folder as a workspace, and heals what a crash left. Creates its state if there is none.
     pub fn open(folder: &Path) -> Answered<Self> {
-        let root = fs::canonicalize(folder).map_err(|source| Fault::Io {
-            doing: "open the workspace",
-            path: folder.to_owned(),
-            source,
-        })?;
-        let root = canonical(&root)?;
-        let handle = Self { root, sessions: Arc::default() };
+        let handle = Self { root: canonical_root(folder)?, sessions: Arc::default() };
         handle.workspace(None)?;
         Ok(handle)
     }

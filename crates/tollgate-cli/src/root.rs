@@ -1,11 +1,10 @@
 //! Finding the root of the workspace.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use tollgate::error::Fault;
-use tollgate::workspace::{canonical, has_state, is_checkout};
+use tollgate::workspace::{canonical_root, has_state, is_checkout};
 
 /// Why a folder is the workspace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,7 +29,7 @@ pub(crate) fn find(
     let fault =
         |path: &Path, source| Fault::Io { doing: "open the workspace", path: path.to_owned(), source };
     // Canonical first: the folders above a link are not those above its target.
-    let base = canonical(&fs::canonicalize(base).map_err(|source| fault(base, source))?)?;
+    let base = canonical_root(base)?;
     let mut found = |folder: &Path| match folder {
         folder if has_state(folder) && accepts(folder) => Some(RootReason::State),
         folder if is_checkout(folder) => Some(RootReason::Git),

@@ -13,6 +13,11 @@ use crate::state_folder::STATE_FOLDER;
 /// The name of a git directory, or of the file that names one.
 const GIT: &str = ".git";
 
+/// Whether a path leads into a git directory, or to the file that names one.
+pub(crate) fn is_of_git(path: &Path) -> bool {
+    path.iter().any(|part| part == GIT)
+}
+
 /// Every name, as the last part of an entry of [`Protected::anywhere`].
 const ANY: &str = "*";
 

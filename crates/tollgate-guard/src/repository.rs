@@ -58,7 +58,7 @@ impl MovedBranch {
     }
 
     /// Deletes the branch, or moves it back. Fails if it has been moved since.
-    pub fn take_back(&self) -> Result<()> {
+    pub fn roll_back(&self) -> Result<()> {
         let nothing = "0".repeat(self.after.len());
         let before = self.before.as_ref().unwrap_or(&nothing);
         let mut command = self.tree.git();

@@ -36,10 +36,8 @@ impl Request<'_> {
         self.root.protects_from_commands(path, of_git)
     }
 
-    /// The path for locks, reservations and the ledger: relative to the workspace if possible, so that it does not depend on
-    /// where the workspace is mounted.
+    /// See [`Root::key`].
     pub(crate) fn key(&self, path: &FilePath) -> PathBuf {
-        let path = path.as_path();
-        path.strip_prefix(self.root.path()).unwrap_or(path).to_owned()
+        self.root.key(path)
     }
 }

@@ -75,11 +75,15 @@ pub struct Root {
     awaiting_check: Mutex<Vec<StageName>>,
 }
 
+/// The one path of a folder that exists: absolute, without links, each name as its folder lists it.
+pub fn canonical_root(folder: &Path) -> Result<PathBuf> {
+    place::canonical(&fs::canonicalize(folder).at("open the workspace", folder)?)
+}
+
 impl Root {
     /// Opens the folder, and creates its state if there is none.
     pub(crate) fn open(folder: &Path, options: Options) -> Result<Self> {
-        let path = fs::canonicalize(folder).at("open the workspace", folder)?;
-        let path = place::canonical(&path)?;
+        let path = canonical_root(folder)?;
         let folder = Folder::open(&path)?;
         refuse_tracked(&path)?;
         let settings = match options.settings {
@@ -113,6 +117,13 @@ impl Root {
     /// The canonical path of the workspace.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The path for locks, reservations and the ledger: relative to the workspace if possible, so that it does not depend on
+    /// where the workspace is mounted.
+    pub fn key(&self, path: &FilePath) -> PathBuf {
+        let path = path.as_path();
+        path.strip_prefix(&self.path).unwrap_or(path).to_owned()
     }
 
     /// The folder of the state.

@@ -20,6 +20,7 @@ use crate::explain::observe;
 use crate::look::Look;
 use crate::other_tree;
 use crate::path::FilePath;
+use crate::protected::is_of_git;
 use crate::refusal::{ChangedBy, Harm, Reason, Stale};
 use crate::repository::{ChangedRepository, Moment};
 use crate::request::Request;
@@ -341,7 +342,7 @@ impl UnfinishedFiles {
                 line.agent.as_ref().is_some_and(|agent| !agent.is_same_session(request.turn.agent()))
                     && ledger.is_open(line)
                     && target.starts_with(&below)
-                    && target.iter().all(|part| part != ".git")
+                    && !is_of_git(target)
             });
         Ok(line.map(|line| UnfinishedWork { agent: line.agent.clone(), since: Some(line.time) }))
     }
@@ -415,8 +416,7 @@ fn below(top: &Path, path: &FilePath) -> Option<PathBuf> {
 
 /// Whether there is a file at a path, and not one that git keeps for itself.
 fn is_file_of_people(path: &FilePath) -> bool {
-    path.as_path().iter().all(|part| part != ".git")
-        && fs::symlink_metadata(path).is_ok_and(|found| found.is_file())
+    !is_of_git(path.as_path()) && fs::symlink_metadata(path).is_ok_and(|found| found.is_file())
 }
 
 /// Whether the agent may not have seen what a file holds now.

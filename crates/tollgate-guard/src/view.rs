@@ -19,6 +19,7 @@ use crate::look::Look;
 use crate::lost_claim::fenced;
 use crate::path::{EscapedPath, FilePath};
 use crate::place::{Place, Way};
+use crate::protected::is_of_git;
 use crate::refusal::{Outcome, Reason, Refusal};
 use crate::request::Request;
 use crate::unfinished::UnfinishedFiles;
@@ -151,7 +152,7 @@ fn locked_by_git<'a>(request: &Request<'_>, paths: &[&'a Path]) -> Option<&'a Pa
     let is_locked = |path: &Path| {
         let mut lock = root.path().join(path);
         lock.as_mut_os_string().push(".lock");
-        path.iter().any(|part| part == ".git") && lock.symlink_metadata().is_ok()
+        is_of_git(path) && lock.symlink_metadata().is_ok()
     };
     let mut pauses = Pauses::lasting(root.settings().guard.quiet_wait.0);
     loop {
@@ -178,8 +179,7 @@ fn place(request: &Request<'_>, relative: &Path) -> Result<Place> {
 /// Whether a command has changed a file that was in the workspace, and that an agent could have read. No agent reads what git keeps
 /// for itself.
 fn was_there(request: &Request<'_>, place: &Place) -> bool {
-    let is_of_git = || place.relative.iter().any(|part| part == ".git");
-    !place.way.is_link && !is_of_git() && request.root.path().join(&place.relative).is_file()
+    !place.way.is_link && !is_of_git(&place.relative) && request.root.path().join(&place.relative).is_file()
 }
 
 /// Of all names under which the agent knows files, those that now lead through a symbolic link.

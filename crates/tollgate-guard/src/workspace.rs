@@ -21,7 +21,7 @@ use crate::place::{LastLink, Located};
 use crate::recovery::{self, RecoveryEntry, Swept};
 use crate::refusal::{Outcome, Reason};
 use crate::retention;
-pub use crate::root::{Options, Root};
+pub use crate::root::{Options, Root, canonical_root};
 use crate::session::Known;
 pub use crate::state_folder::{
     STATE_FOLDER, STATE_VERSION, find_root, has_state, is_checkout, read_settings,

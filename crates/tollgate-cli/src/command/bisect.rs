@@ -29,7 +29,7 @@ use crate::words;
 /// The exit code of a command that cannot say whether a state is good, as for `git bisect run`.
 const CANNOT_SAY: u8 = 125;
 
-/// Ends a line of a script that makes a state: without it, the state cannot be tested.
+/// Ends a line of the script that makes a state: if the line fails, the state cannot be tested.
 const UNTESTABLE: &[u8] = b" || exit 125\n";
 
 /// Find the change with which a command began to fail
@@ -227,8 +227,8 @@ impl States<'_> {
         let (mut script, mut writes): (Vec<u8>, Vec<u8>) = Default::default();
         for (number, (path, digest)) in self.held(state).into_iter().enumerate() {
             let now = self.now[path].as_ref();
-            let is_link = now.is_some_and(|now| now.bytes.is_none());
-            if now.map(|now| now.digest) == digest && (digest.is_none() || is_link) {
+            let is_link = now.is_some_and(|now| now.is_link);
+            if is_link && now.map(|now| now.digest) == digest {
                 continue;
             }
             let to = quoted(self.contents.path(path).as_os_str().as_bytes());
@@ -238,7 +238,7 @@ impl States<'_> {
             }
             let Some(digest) = digest else { continue };
             let bytes = match now {
-                Some(OnDisk { digest: now, bytes }) if *now == digest => bytes.clone(),
+                Some(OnDisk { digest: now, bytes, .. }) if *now == digest => bytes.clone(),
                 _ => self.contents.find(digest)?,
             };
             let Some(bytes) = bytes else { return Ok(None) };

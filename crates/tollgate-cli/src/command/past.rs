@@ -158,7 +158,7 @@ pub(super) fn no(reason: &str, message: &str) -> Answer {
     ))
 }
 
-/// The refusal, if the caller may not take back what these have written. A person may take back anything, an agent only its own: else
+/// The refusal, if the caller may not undo what these have written. A person may undo anything, an agent only its own work: otherwise
 /// it would destroy what it has not seen. `None` is somebody without tollgate.
 pub(super) fn not_allowed<'a>(
     invocation: &Invocation,

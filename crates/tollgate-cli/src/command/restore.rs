@@ -22,7 +22,7 @@ use crate::words;
 
 /// Restore a file as it was at some time, or after a change
 ///
-/// --at is a time, or the number of a change from `tollgate history FILE`, after which the file is restored. What was done to it since is
+/// --at is a time, or the number of a change from `tollgate history`, after which the file is restored. What was done to it since is
 /// overwritten; to keep that, use `tollgate undo`. A file that has been moved is restored under its present name.
 ///
 /// Shows the diff and asks, which needs a terminal; with --yes it does not ask. The restore is a guarded write: it is made only if

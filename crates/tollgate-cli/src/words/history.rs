@@ -61,7 +61,7 @@ fn change_line(change: &PastChange) -> String {
     }
     let turn = first.turn.as_ref().map_or(String::new(), |turn| format!("  {turn}"));
     let task = first.task.as_ref().map_or(String::new(), |task| format!("  {}", plain(task.as_str())));
-    let (time, size, tool) = (moment(first.time), size_words(change.size()), plain(&first.tool));
+    let (time, size, tool) = (moment(first.time), size_words(change.size), plain(&first.tool));
     format!("{:>6}  {time}  {agent}  {}  {size}  {tool}{turn}{task}", first.change, files.join(", "))
 }
 

@@ -159,7 +159,7 @@ fn written_by_two() -> World {
     world
 }
 
-/// As the approval of a task: the mark of an agent program in the environment says that this is no person.
+/// As the approval of a task: the mark of an agent program in the environment says that an agent runs the command.
 #[test]
 fn an_agent_program_without_a_name_is_no_person() {
     let world = written_by_two();

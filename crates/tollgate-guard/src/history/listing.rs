@@ -26,7 +26,7 @@ pub struct Selection<'a> {
     pub task: Option<&'a TaskName>,
     /// Only those since this time.
     pub since: Option<Timestamp>,
-    /// At most so many.
+    /// The number of changes at most.
     pub most: Option<usize>,
 }
 
@@ -44,8 +44,8 @@ pub struct PastChanges {
 pub struct PastChange {
     /// At least one.
     pub steps: Vec<Step>,
-    /// What they did to each file. A move alone does nothing.
-    pub files: Vec<FileDiff>,
+    /// The lines that were added and removed in all files.
+    pub size: Size,
 }
 
 impl PastChanges {
@@ -70,21 +70,31 @@ impl PastChanges {
         }
         let contents = Contents::of(workspace).left_by(&steps);
         let change = |steps: &[Step]| {
-            let effects = steps.iter().filter(|step| step.moved_to.is_none()).flat_map(Step::effects);
-            let changed = effects.filter(|(_, before, after)| before != after);
-            let diffs = changed.map(|(path, before, after)| FileDiff::of(&contents, path, [before, after]));
-            Ok(PastChange { steps: steps.to_vec(), files: diffs.collect::<Result<_>>()? })
+            let none = Size::Lines { added: 0, removed: 0 };
+            let size = file_diffs(&contents, steps)?.iter().fold(none, |sum, file| sum.sum(file.size));
+            Ok(PastChange { steps: steps.to_vec(), size })
         };
         let changes = steps.chunk_by(|one, other| one.change == other.change).rev().take(most);
         Ok(Self { changes: changes.map(change).collect::<Result<_>>()?, damaged })
     }
+
+    /// The bytes before and after these changes.
+    pub fn contents<'a>(&self, workspace: &'a Workspace) -> Contents<'a> {
+        Contents::of(workspace).left_by(self.changes.iter().flat_map(|change| &change.steps))
+    }
+}
+
+/// What steps did to each file. A move alone does nothing.
+fn file_diffs(contents: &Contents<'_>, steps: &[Step]) -> Result<Vec<FileDiff>> {
+    let effects = steps.iter().filter(|step| step.moved_to.is_none()).flat_map(Step::effects);
+    let changed = effects.filter(|(_, before, after)| before != after);
+    changed.map(|(path, before, after)| FileDiff::of(contents, path, [before, after])).collect()
 }
 
 impl PastChange {
-    /// The lines that were added and removed in all files.
-    pub fn size(&self) -> Size {
-        let none = Size::Lines { added: 0, removed: 0 };
-        self.files.iter().fold(none, |sum, file| sum.sum(file.size))
+    /// The diffs of all its files. `None` if one of them has none.
+    pub fn diff(&self, contents: &Contents<'_>) -> Result<Option<String>> {
+        Ok(file_diffs(contents, &self.steps)?.into_iter().map(|file| file.diff).collect())
     }
 
     /// Without diffs.
@@ -109,7 +119,7 @@ impl PastChange {
         if !moved.is_empty() {
             json["moved"] = moved.into();
         }
-        self.size().put(&mut json);
+        self.size.put(&mut json);
         json
     }
 }
@@ -175,23 +185,23 @@ pub struct FileDiff {
 impl FileDiff {
     /// From the bytes with the first hash to those with the second.
     pub fn of(contents: &Contents<'_>, path: &str, [before, after]: [Option<Digest>; 2]) -> Result<Self> {
-        let disk = contents.on_disk(path)?;
-        let on_disk = |digest| disk.as_ref().filter(|disk| Some(disk.digest) == digest);
-        let is_link = |digest| on_disk(digest).is_some_and(|disk| disk.bytes.is_none());
-        let bytes = |digest: Option<Digest>| match (digest, on_disk(digest)) {
-            (None, _) => Ok(Some(Vec::new())),
-            (_, Some(disk)) => Ok(disk.bytes.clone()),
-            (Some(digest), None) => contents.find(digest),
+        let disk = contents.text_on_disk(path)?;
+        let bytes = |digest: Option<Digest>| -> Result<std::result::Result<Vec<u8>, Size>> {
+            let Some(digest) = digest else { return Ok(Ok(Vec::new())) };
+            Ok(match disk.as_ref().filter(|disk| disk.digest == digest) {
+                Some(disk) if disk.is_link => Err(Size::Link),
+                Some(disk) => disk.bytes.clone().ok_or(Size::NotText),
+                None => contents.find(digest)?.ok_or(Size::NotKept),
+            })
         };
         let (size, diff) = match (bytes(before)?, bytes(after)?) {
-            (Some(one), Some(other)) => match changed_lines(&one, &other) {
+            (Ok(one), Ok(other)) => match changed_lines(&one, &other) {
                 None => (Size::NotText, None),
                 Some([added, removed]) => {
                     (Size::Lines { added, removed }, diff_texts(&one, &other, ["before", "after"]))
                 }
             },
-            _ if is_link(before) || is_link(after) => (Size::Link, None),
-            _ => (Size::NotKept, None),
+            (Err(why), _) | (_, Err(why)) => (why, None),
         };
         Ok(Self { path: path.to_owned(), before, after, size, diff })
     }

@@ -3,7 +3,7 @@
 //! The ledger has, for each change of a file, the hash before and after, the agent, the turn and the time ([`step`]). The bytes are
 //! found by their hash ([`content`]). A file is followed through moves, and what others saved between two guarded changes is seen by
 //! a hash that no change has left ([`trail`]). Everything else is made of these three: who wrote which line ([`blame`]), and what
-//! must be written to undo a change ([`undo`]), lists for people and programs ([`listing`]).
+//! must be written to undo a change ([`undo`]), lists of changes with their diffs ([`listing`]).
 //!
 //! Nothing here writes: a plan to undo becomes one guarded write of the gate.
 
@@ -19,8 +19,7 @@ use crate::workspace::Workspace;
 
 /// What the ledger calls a file: the path relative to the workspace if it is in it.
 pub fn ledger_name(workspace: &Workspace, path: &FilePath) -> String {
-    let name = path.as_path().strip_prefix(workspace.path()).unwrap_or(path.as_path());
-    name.display().to_string()
+    workspace.key(path).display().to_string()
 }
 
 #[cfg(test)]

@@ -1,13 +1,15 @@
 //! The changes that the ledger has, one step for each line, with the task that the agent was working on.
 //!
 //! Lines are read from the newest to the oldest, so that what happened lately costs nothing on an old ledger. The lines of one change
-//! of several files follow each other, and only the first of them says how long the change took. What a command did to git's own data
-//! is left out.
+//! of several files follow each other, and only the first of them says how long the change took. What a command did to git's own data,
+//! such as the index, is left out: git undoes that.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::ControlFlow;
 
 use jiff::Timestamp;
+
+use crate::protected::is_of_git;
 use tollgate_base::digest::Digest;
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::event::{Event, FileChanged, FolderMoved, Guarantee, Mutation, MutationStatus};
@@ -77,11 +79,6 @@ impl Step {
                 vec![(&self.path, *before, None), (to, None, *after)]
             }
         }
-    }
-
-    /// Whether it is a step of git's own data, such as the index: that is undone with git.
-    fn is_of_git(&self) -> bool {
-        self.path.split('/').any(|part| part == ".git")
     }
 
     fn of(line: &Line) -> Option<Self> {
@@ -180,7 +177,7 @@ impl Steps {
             let first = change.last().map_or(0, |step| step.seq);
             for step in change.drain(..) {
                 let step = Step { change: first, ..step };
-                if back.has(&step) && !step.is_of_git() {
+                if back.has(&step) && !is_of_git(step.path.as_ref()) {
                     match wanted(&step) {
                         ControlFlow::Continue(true) => steps.push(step),
                         ControlFlow::Continue(false) => {}

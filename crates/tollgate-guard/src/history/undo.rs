@@ -293,7 +293,7 @@ fn undo_path(contents: &Contents<'_>, path: &str, spans: &[&Span]) -> Result<(Un
         },
         Would::Merged(text) => (Some(text.into_bytes()), true),
     };
-    if new.is_some() && disk.as_ref().is_some_and(|disk| disk.bytes.is_none()) {
+    if new.is_some() && disk.as_ref().is_some_and(|disk| disk.is_link) {
         return Ok(ends(UndoResult::Conflict(WhyNot::Link)));
     }
     if new.is_some() && new == bytes {

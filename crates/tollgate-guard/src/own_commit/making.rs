@@ -159,7 +159,7 @@ impl Maker<'_> {
         }
         for (name, entry) in &plan.entries {
             let path = self.names.path(&self.names.in_ledger(name));
-            let now = on_disk(self.root, &path)?.digest;
+            let now = on_disk(self.root, &path)?.map(|disk| disk.digest);
             match entry {
                 Entry::Disk(digest) if now != Some(*digest) => return Ok(false),
                 _ => {}

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use super::fold::{Ends, Share, WhyLeft, share};
 use super::head_files::{HeadFiles, Names, TreeStatus};
 use super::history::{Head, Search, Trace};
-use super::texts::{OnDisk, Texts, on_disk};
+use super::texts::{Texts, on_disk};
+use crate::history::content::OnDisk;
 use crate::root::Root;
 use crate::turn::TurnState;
 use tollgate_base::digest::Digest;
@@ -78,11 +79,14 @@ impl Planner<'_> {
             match share {
                 Share::None => {}
                 Share::Left(agent, why) => plan.left.push(Left { path: trace.name, agent, why }),
-                Share::Whole => plan.entries.push((name, disk.digest.map_or(Entry::Gone, Entry::Disk))),
+                Share::Whole => {
+                    let entry = disk.map_or(Entry::Gone, |disk| Entry::Disk(disk.digest));
+                    plan.entries.push((name, entry));
+                }
                 Share::Part(None) => plan.entries.push((name, Entry::Gone)),
                 Share::Part(Some(bytes)) => {
                     let blob = head.blob(&trace.origin)?;
-                    let new = if disk.is_executable { "100755" } else { "100644" };
+                    let new = if disk.is_some_and(|disk| disk.is_executable) { "100755" } else { "100644" };
                     let mode = blob.map_or_else(|| new.to_owned(), |blob| blob.mode);
                     plan.entries.push((name, Entry::Bytes(bytes, mode)));
                 }
@@ -93,21 +97,29 @@ impl Planner<'_> {
         Ok(plan)
     }
 
-    fn share(&self, trace: &Trace, head: &mut HeadFiles<'_>, texts: &Texts<'_>) -> Result<(Share, OnDisk)> {
+    fn share(
+        &self,
+        trace: &Trace,
+        head: &mut HeadFiles<'_>,
+        texts: &Texts<'_>,
+    ) -> Result<(Share, Option<OnDisk>)> {
         if trace.steps.iter().all(|step| step.agent.as_ref() != Some(self.agent)) {
-            return Ok((Share::None, OnDisk::default()));
+            return Ok((Share::None, None));
         }
         let path = self.names.path(&trace.name);
         let disk = on_disk(self.root, &path)?;
-        let is_link = disk.is_link || head.blob(&trace.origin)?.is_some_and(|blob| blob.is_link());
-        let ends = Ends { head: head.digest(&trace.origin)?, disk: disk.digest, is_link };
+        let is_link = disk.as_ref().is_some_and(|disk| disk.is_link)
+            || head.blob(&trace.origin)?.is_some_and(|blob| blob.is_link());
+        let ends =
+            Ends { head: head.digest(&trace.origin)?, disk: disk.as_ref().map(|disk| disk.digest), is_link };
         let mut find = |digest| {
             if ends.head == Some(digest) {
                 return head.text(&trace.origin);
             }
             texts.find(&path, digest)
         };
-        Ok((share(trace, self.agent, ends, disk.bytes.as_deref(), &mut find)?, disk))
+        let bytes = disk.as_ref().and_then(|disk| disk.bytes.as_deref());
+        Ok((share(trace, self.agent, ends, bytes, &mut find)?, disk))
     }
 
     /// What the ledger says about the files that differ from HEAD and are wanted.

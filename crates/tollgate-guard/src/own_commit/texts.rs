@@ -1,6 +1,6 @@
 //! The bytes of a state that the ledger names by its hash: on disk, in the memory of a turn, or kept.
 
-use crate::disk::Found;
+use crate::history::content::{self, OnDisk};
 use crate::path::FilePath;
 use crate::recovery;
 use crate::root::Root;
@@ -18,7 +18,7 @@ pub(super) struct Texts<'a> {
 impl Texts<'_> {
     /// The bytes with this hash, if they are still somewhere.
     pub(super) fn find(&self, path: &FilePath, digest: Digest) -> Result<Option<Vec<u8>>> {
-        if let OnDisk { digest: Some(found), bytes: Some(bytes), .. } = on_disk(self.root, path)?
+        if let Some(OnDisk { digest: found, bytes: Some(bytes), .. }) = on_disk(self.root, path)?
             && found == digest
         {
             return Ok(Some(bytes));
@@ -33,26 +33,7 @@ impl Texts<'_> {
     }
 }
 
-/// A file on disk, or the path in a symbolic link.
-#[derive(Debug, Default)]
-pub(super) struct OnDisk {
-    /// `None` if there is no such file.
-    pub(super) digest: Option<Digest>,
-    /// The bytes, if they are few enough to be merged.
-    pub(super) bytes: Option<Vec<u8>>,
-    pub(super) is_link: bool,
-    pub(super) is_executable: bool,
-}
-
-pub(super) fn on_disk(root: &Root, path: &FilePath) -> Result<OnDisk> {
-    let Some(spot) = root.spot_anywhere(path)? else { return Ok(OnDisk::default()) };
-    let Found::File(file) = spot.open_itself()? else { return Ok(OnDisk::default()) };
-    let (is_link, is_executable) = (file.is_link(), file.as_model().mode() & 0o100 != 0);
-    let (digest, bytes) = if file.len() <= TEXT_PER_FILE as u64 {
-        let (bytes, digest) = file.read()?;
-        (digest, Some(bytes))
-    } else {
-        (file.hash()?, None)
-    };
-    Ok(OnDisk { digest: Some(digest), bytes, is_link, is_executable })
+/// The file at a path, with its bytes if they are few enough to be merged.
+pub(super) fn on_disk(root: &Root, path: &FilePath) -> Result<Option<OnDisk>> {
+    content::on_disk(root, path, TEXT_PER_FILE as u64)
 }

@@ -34,7 +34,7 @@ impl Files<'_> {
         let moved = self.memory.moved_branch.take().filter(|(thread, _)| thread == tracee.thread());
         match (moved, new) {
             // If somebody has moved the branch since, it is theirs.
-            (Some((_, branch)), _) if is_refused && file.ends_with("HEAD") => drop(branch.take_back()),
+            (Some((_, branch)), _) if is_refused && file.ends_with("HEAD") => drop(branch.roll_back()),
             (_, Some(new)) if !is_refused => {
                 let branch = self.program.moved_branch(file, new);
                 self.memory.moved_branch = branch.map(|branch| (tracee.thread().to_owned(), branch));

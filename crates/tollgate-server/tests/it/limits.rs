@@ -165,6 +165,44 @@ fn edits_that_make_a_file_grow_are_counted_as_they_grow() {
 }
 
 #[test]
+fn the_history_of_a_file_is_limited() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = Process::serving(folder.path());
+    server.client.shake_hands();
+    let client = &mut server.client;
+    let changes = |client: &mut Client, arguments| {
+        client.call("file_history", arguments)["structuredContent"]["changes"].as_array().unwrap().clone()
+    };
+    // Of three diffs of 40 KiB, one fits.
+    for letter in ["a", "b", "c"] {
+        client.done("write_file", json!({"path": "long", "content": letter.repeat(40 << 10)}));
+    }
+    let diffs: Vec<bool> =
+        changes(client, json!({"path": "long"})).iter().map(|change| change["diff"].is_string()).collect();
+    assert_eq!(diffs, [false, false, true]);
+    for number in 0..101 {
+        client.done("write_file", json!({"path": "often", "content": format!("{number}\n")}));
+    }
+    assert_eq!(changes(client, json!({"path": "often"})).len(), 10);
+    assert_eq!(changes(client, json!({"path": "often", "limit": 1000})).len(), 100);
+    for (size, fits) in [(256 << 10, true), ((256 << 10) + 1, false)] {
+        std::fs::write(folder.path().join("text"), "x".repeat(size)).unwrap();
+        if fits {
+            client.done("blame", json!({"path": "text"}));
+        } else {
+            let why = client.fails("blame", json!({"path": "text"}));
+            assert!(why.contains("larger than 256 KiB") && why.contains("file_history"), "{why}");
+        }
+    }
+    client.done("write_file", json!({"path": "grown", "content": "x"}));
+    File::options().write(true).open(folder.path().join("grown")).unwrap().set_len(1 << 30).unwrap();
+    client.fails("blame", json!({"path": "grown"}));
+    assert_eq!(changes(client, json!({"path": "grown"})).len(), 1);
+    assert!(peak(&server) < 200, "{} MiB", peak(&server));
+    assert!(server.ends().success());
+}
+
+#[test]
 fn a_note_on_a_task_has_a_limited_length() {
     let world = World::with_vault("");
     world.adds("x", "text");

@@ -536,7 +536,7 @@ fn the_history_of_a_file_names_who_changed_what() {
     ] {
         client.fails(tool, arguments);
     }
-    // It is no read.
+    // It does not count as a read.
     world.outsider_writes("c", "x");
     client.call("blame", json!({"path": "c"}));
     assert_eq!(

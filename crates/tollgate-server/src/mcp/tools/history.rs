@@ -2,11 +2,10 @@
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tollgate::error::Fault;
 use tollgate::history::blame::{BlamedLine, blame as blamed};
-use tollgate::history::content::{Contents, OnDisk};
+use tollgate::history::content::Contents;
 use tollgate::history::ledger_name;
-use tollgate::history::listing::{PastChange, PastChanges, Selection};
+use tollgate::history::listing::{PastChanges, Selection};
 
 use super::call::{ToolCall, done};
 use super::schema::{Input, Output, Shape};
@@ -21,9 +20,6 @@ const CHANGES: usize = 10;
 
 /// The bytes of diffs in one answer. Longer ones are left out.
 const DIFFS: usize = 64 << 10;
-
-/// The largest file whose lines are compared.
-const LARGEST_FILE: usize = 4 << 20;
 
 const CHANGES_OUTPUT: Output = Output(|| list("changes"), Some(Shape::refusal));
 const LINES_OUTPUT: Output = Output(|| list("lines"), Some(Shape::refusal));
@@ -98,19 +94,17 @@ fn history(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> 
     let most = Some(given.limit.unwrap_or(CHANGES).clamp(1, MOST_CHANGES));
     let listed =
         PastChanges::list(workspace, &Selection { file: Some(&name), most, ..Selection::default() })?;
+    let contents = listed.contents(workspace);
     let mut room = DIFFS;
-    let changes: Vec<Value> = listed.changes.iter().map(|change| with_diff(change, &mut room)).collect();
+    let mut changes: Vec<Value> = Vec::new();
+    for change in &listed.changes {
+        let diff = change.diff(&contents)?.filter(|diff| diff.len() <= room);
+        room -= diff.as_ref().map_or(0, String::len);
+        let mut json = change.json();
+        json["diff"] = diff.into();
+        changes.push(json);
+    }
     Ok(ToolAnswer::value(json!({"changes": changes})))
-}
-
-/// A change with the diff of the file, if there is room.
-fn with_diff(change: &PastChange, room: &mut usize) -> Value {
-    let diff: Option<String> = change.files.iter().map(|file| file.diff.as_deref()).collect();
-    let diff = diff.filter(|diff| diff.len() <= *room);
-    *room -= diff.as_ref().map_or(0, String::len);
-    let mut json = change.json();
-    json["diff"] = diff.into();
-    json
 }
 
 fn blame(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
@@ -118,17 +112,29 @@ fn blame(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
     let workspace = call.gate.workspace();
     let path = done(workspace.inside(call.path(&given.path)?))?;
     let name = ledger_name(workspace, &path);
-    let bytes = match Contents::of(workspace).on_disk(&name)? {
-        Some(OnDisk { bytes: Some(bytes), .. }) if bytes.len() <= LARGEST_FILE => bytes,
-        Some(_) => return Err(Fault::invalid(format!("`{}` is too large", given.path)).into()),
-        None => return Err(Fault::invalid(format!("`{}` is not a file", given.path)).into()),
+    let cannot = |why: &str, hint: &str| {
+        ToolAnswer::failure(format!("`{}` cannot be blamed: {why}\nhint: {hint}", given.path))
+    };
+    let Some(found) = Contents::of(workspace).text_on_disk(&name)? else {
+        return Err(cannot("it is not a file", "call file_history to see what happened to it"));
+    };
+    let Some(bytes) = found.bytes.filter(|bytes| str::from_utf8(bytes).is_ok()) else {
+        return Err(cannot(
+            "it is larger than 256 KiB, or not text",
+            "call file_history to see who changed it",
+        ));
     };
     let lines = blamed(workspace, &name, path.as_path(), &bytes)?;
     let ranges = match given.line {
         None => ranges(&lines),
         Some(line) => match line.checked_sub(1).and_then(|index| lines.get(index)) {
             Some(only) => ranges(std::slice::from_ref(only)),
-            None => return Err(Fault::invalid(format!("`{}` has no line {line}", given.path)).into()),
+            None => {
+                return Err(cannot(
+                    &format!("it has no line {line}"),
+                    "give a line from 1 to the last one, or none",
+                ));
+            }
         },
     };
     Ok(ToolAnswer::value(json!({"lines": ranges})))

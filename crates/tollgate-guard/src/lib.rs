@@ -32,6 +32,7 @@ mod judge;
 mod look;
 mod lost_claim;
 pub mod merge;
+mod on_disk;
 mod other_tree;
 pub mod own_commit;
 pub mod part;

@@ -6,7 +6,7 @@ use super::fold::{Ends, Share, WhyLeft, share};
 use super::head_files::{HeadFiles, Names, TreeStatus};
 use super::history::{Head, Search, Trace};
 use super::texts::{Texts, on_disk};
-use crate::history::content::OnDisk;
+use crate::on_disk::OnDisk;
 use crate::root::Root;
 use crate::turn::TurnState;
 use tollgate_base::digest::Digest;

@@ -1,6 +1,6 @@
 //! The bytes of a state that the ledger names by its hash: on disk, in the memory of a turn, or kept.
 
-use crate::history::content::{self, OnDisk};
+use crate::on_disk::OnDisk;
 use crate::path::FilePath;
 use crate::recovery;
 use crate::root::Root;
@@ -35,5 +35,5 @@ impl Texts<'_> {
 
 /// The file at a path, with its bytes if they are few enough to be merged.
 pub(super) fn on_disk(root: &Root, path: &FilePath) -> Result<Option<OnDisk>> {
-    content::on_disk(root, path, TEXT_PER_FILE as u64)
+    crate::on_disk::on_disk(root, path, TEXT_PER_FILE as u64)
 }

@@ -167,6 +167,9 @@ fn edits_that_make_a_file_grow_are_counted_as_they_grow() {
 #[test]
 fn the_history_of_a_file_is_limited() {
     let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join(".tollgate")).unwrap();
+    let settings = "[guard]\ndurability = \"fast\"\ngrace = \"1ms\"\n";
+    std::fs::write(folder.path().join(".tollgate/config.toml"), settings).unwrap();
     let mut server = Process::serving(folder.path());
     server.client.shake_hands();
     let client = &mut server.client;
@@ -195,7 +198,7 @@ fn the_history_of_a_file_is_limited() {
         }
     }
     client.done("write_file", json!({"path": "grown", "content": "x"}));
-    File::options().write(true).open(folder.path().join("grown")).unwrap().set_len(1 << 30).unwrap();
+    File::options().write(true).open(folder.path().join("grown")).unwrap().set_len(300 << 20).unwrap();
     client.fails("blame", json!({"path": "grown"}));
     assert_eq!(changes(client, json!({"path": "grown"})).len(), 1);
     assert!(peak(&server) < 200, "{} MiB", peak(&server));

@@ -178,12 +178,17 @@ pub(super) struct HeadFiles<'t> {
     status: &'t TreeStatus,
     digests: HashMap<String, Option<Digest>>,
     contains: HashMap<String, bool>,
-    reader: Option<Reader>,
+    reader: Reader,
 }
 
 impl<'t> HeadFiles<'t> {
-    pub(super) fn new(tree: &'t WorkingTree, names: &'t Names, status: &'t TreeStatus) -> Self {
-        Self { tree, names, status, digests: HashMap::new(), contains: HashMap::new(), reader: None }
+    pub(super) fn new(
+        tree: &'t WorkingTree,
+        names: &'t Names,
+        status: &'t TreeStatus,
+        reader: Reader,
+    ) -> Self {
+        Self { tree, names, status, digests: HashMap::new(), contains: HashMap::new(), reader }
     }
 
     /// HEAD's file of this name in the ledger.
@@ -217,11 +222,7 @@ impl<'t> HeadFiles<'t> {
             command.args(["cat-file", "--filters", &format!("--path={in_git}"), &blob.id]);
             return self.tree.answer(&mut command, b"").map(Some);
         }
-        let reader = match self.reader.take() {
-            Some(reader) => self.reader.insert(reader),
-            None => self.reader.insert(Reader::start(self.tree)?),
-        };
-        reader.read(&blob.id, &in_git).at("read from git", &self.tree.top).map(Some)
+        self.reader.read(&blob.id, &in_git).at("read from git", &self.tree.top).map(Some)
     }
 }
 
@@ -257,7 +258,7 @@ pub(super) fn is_ancestor(tree: &WorkingTree, commit: &str, of: &str) -> bool {
 }
 
 /// A git that reads one object after the other.
-struct Reader {
+pub(super) struct Reader {
     child: Child,
     questions: ChildStdin,
     answers: BufReader<ChildStdout>,
@@ -266,7 +267,7 @@ struct Reader {
 }
 
 impl Reader {
-    fn start(tree: &WorkingTree) -> Result<Self> {
+    pub(super) fn start(tree: &WorkingTree) -> Result<Self> {
         let mut command = tree.git();
         command.args(["cat-file", "--batch", "--filters"]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());

@@ -7,6 +7,7 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
+use std::thread;
 
 use rustix::io::{FdFlags, fcntl_setfd};
 
@@ -15,7 +16,7 @@ use super::answer::{
 };
 use super::branch_hook::BranchHook;
 use super::head::{foreign_switch, head_path};
-use super::head_files::{Names, TreeStatus, is_ancestor};
+use super::head_files::{Names, Reader, TreeStatus, is_ancestor};
 use super::index::{self, Delta};
 use super::plan::{Entry, Plan, Planner};
 use super::texts::on_disk;
@@ -73,7 +74,14 @@ impl Maker<'_> {
         if copied.is_none() {
             self.reset_index(workshop, "HEAD")?;
         }
-        let status = TreeStatus::of(self.tree, &workshop.private_index())?;
+        // Processes of git take longer to start than to answer, so they start together.
+        let reader = Reader::start(self.tree)?;
+        let (status, hooks) = thread::scope(|scope| {
+            let (tree, hooks) = (self.tree, self.request.hooks);
+            let folder = scope.spawn(move || hooks_folder(tree, hooks));
+            (TreeStatus::of(tree, &workshop.private_index()), folder.join())
+        });
+        let status = status?;
         // Not before: from here on, git only commits if the branch is still the one that was looked at.
         if let Some(reason) = foreign_switch(self.tree, self.request.turn)?
             && let Some(refusal) = object(self.asked, &head_path(self.tree), reason)?
@@ -90,7 +98,7 @@ impl Maker<'_> {
             turns: self.request.turns,
             paths: self.request.paths,
         };
-        let plan = planner.plan(&status)?;
+        let plan = planner.plan(&status, reader)?;
         if plan.entries.is_empty() {
             return Ok(Attempt::Ended(CommitAnswer::Nothing(plan.left)));
         }
@@ -114,7 +122,9 @@ impl Maker<'_> {
             index = workshop.keep_index()?;
             status.unstage(self.tree, &workshop.private_index())?;
         }
-        self.make(workshop, &status, commit, stamp.map(|stamp| Follows { stamp, index }))
+        let hooks =
+            hooks.map_err(|_| Fault::invalid("the search for the repository's hooks has failed"))??;
+        self.make(workshop, &status, hooks.as_deref(), commit, stamp.map(|stamp| Follows { stamp, index }))
     }
 
     /// Makes the private index as this commit is. Keeps what git knows of the files on disk, so that it need not read them all.
@@ -172,6 +182,7 @@ impl Maker<'_> {
         &self,
         workshop: &Workshop,
         status: &TreeStatus,
+        own_hooks: Option<&Path>,
         commit: OwnCommit,
         follows: Option<Follows>,
     ) -> Result<Attempt> {
@@ -179,12 +190,8 @@ impl Maker<'_> {
         let whole = self.request.paths.is_empty() && commit.left.is_empty();
         let (head, branch) = (status.head.clone(), status.branch.clone());
         let note = Note::new(self.tree, head, branch, turn, whole);
-        let own = match self.request.hooks {
-            RepositoryHooks::Run => Some(self.hooks()?),
-            RepositoryHooks::Skip => None,
-        };
         let branch_hook = BranchHook::open()?;
-        let hooks = workshop.prepare(&note, own.as_deref(), &branch_hook)?;
+        let hooks = workshop.prepare(&note, own_hooks, &branch_hook)?;
         let mut obstacle = None;
         let mut allows = |lines: &[String]| {
             obstacle = workshop.allows(&note, lines)?.err();
@@ -223,15 +230,6 @@ impl Maker<'_> {
         };
         self.root.record(Some(turn.agent()), Some(turn.id()), Event::Commit(line))?;
         Ok(Attempt::Ended(CommitAnswer::Commit(OwnCommit { commit: Some(made), paths, ..commit })))
-    }
-
-    /// The folder of the repository's hooks, relative to the top or absolute.
-    fn hooks(&self) -> Result<PathBuf> {
-        let mut command = self.tree.users_git();
-        command.args(["rev-parse", "--git-path", "hooks"]);
-        let output = self.tree.answer(&mut command, b"")?;
-        let path = output.strip_suffix(b"\n").unwrap_or(&output);
-        Ok(OsStr::from_bytes(path).into())
     }
 
     /// Whether HEAD is still what the commit was to replace.
@@ -313,6 +311,18 @@ impl Maker<'_> {
         }
         Ok(delta.names().map(|name| self.names.in_ledger(&name)).collect())
     }
+}
+
+/// The folder of the repository's hooks, relative to the top or absolute. `None` if they are not to run.
+fn hooks_folder(tree: &WorkingTree, hooks: RepositoryHooks) -> Result<Option<PathBuf>> {
+    if hooks == RepositoryHooks::Skip {
+        return Ok(None);
+    }
+    let mut command = tree.users_git();
+    command.args(["rev-parse", "--git-path", "hooks"]);
+    let output = tree.answer(&mut command, b"")?;
+    let path = output.strip_suffix(b"\n").unwrap_or(&output);
+    Ok(Some(OsStr::from_bytes(path).into()))
 }
 
 /// The end of what git has printed.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::fold::{Ends, Share, WhyLeft, share};
-use super::head_files::{HeadFiles, Names, TreeStatus};
+use super::head_files::{HeadFiles, Names, Reader, TreeStatus};
 use super::history::{Head, Search, Trace};
 use super::texts::{Texts, on_disk};
 use crate::on_disk::OnDisk;
@@ -68,8 +68,8 @@ pub(super) struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    pub(super) fn plan(&self, status: &TreeStatus) -> Result<Plan> {
-        let mut head = HeadFiles::new(self.tree, self.names, status);
+    pub(super) fn plan(&self, status: &TreeStatus, reader: Reader) -> Result<Plan> {
+        let mut head = HeadFiles::new(self.tree, self.names, status, reader);
         let turns: Vec<&dyn TurnState> = [self.turn].into_iter().chain(self.turns.iter().copied()).collect();
         let texts = Texts { root: self.root, turns: &turns };
         let mut plan = Plan::default();

@@ -85,9 +85,19 @@ fn sixteen_workers_with_random_kills_do_each_task_once() {
     let (mut killed_workers, mut killed_commands) = (0, 0);
     let began = Instant::now();
     let done = world.path("vault/Done");
-    while count(&done) < tasks {
-        assert!(began.elapsed() < Duration::from_secs(600), "{} of {tasks} done", count(&done));
+    let mut done_before = 0;
+    loop {
+        let done = count(&done);
+        if done >= tasks {
+            break;
+        }
+        assert!(began.elapsed() < Duration::from_secs(600), "{done} of {tasks} done");
         std::thread::sleep(Duration::from_millis(40));
+        // On a busy machine, a worker that is killed sooner than it can start does nothing.
+        if done == done_before {
+            continue;
+        }
+        done_before = done;
         if dice.roll(2) == 0 {
             killed_commands += usize::from(kill_command(&witness, &mut dice));
         } else {

@@ -16,7 +16,8 @@ use crate::disk::{Found, gone_is_none};
 use crate::merge::{self, Merge, MergeLimit, NoMerge};
 use crate::path::{EscapedPath, FilePath};
 use crate::recovery;
-use crate::refusal::{ChangedBy, Reason, Refusal};
+use crate::refusal::{ChangedBy, Reason, Refusal, Refused};
+use crate::refused_run::{RunWork, WantedRun};
 use crate::request::Request;
 use crate::root::Root;
 use crate::turn::{FileState, TEXT_PER_FILE};
@@ -73,12 +74,24 @@ struct RefusedWrite {
     read: Option<Digest>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     wanted: Option<Digest>,
+    /// If this is the first refusal of a command: all that the command wanted to change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    run: Option<WantedRun>,
+}
+
+/// A refused command, of which all changes are kept that can be.
+pub(crate) struct RefusedRun {
+    /// The number of the ledger line of its first refusal.
+    pub(crate) line: u64,
+    pub(crate) agent: Agent,
+    pub(crate) time: Timestamp,
+    pub(crate) wanted: WantedRun,
 }
 
 impl RefusedWrite {
     /// Whether there is anything to keep but what the ledger says.
     fn says_something(&self) -> bool {
-        self.changed_by.is_some() || self.diff.is_some() || self.wanted.is_some()
+        self.changed_by.is_some() || self.diff.is_some() || self.wanted.is_some() || self.run.is_some()
     }
 
     /// Writes the file in one step.
@@ -115,6 +128,35 @@ pub(crate) fn keep(request: &Request<'_>, refusal: &mut Refusal, wanted: &[u8]) 
     }
 }
 
+/// Keeps what a refused command wanted to change, under the line of its first refusal.
+pub(crate) fn keep_run(request: &Request<'_>, refused: &Refused, work: RunWork) -> Result<()> {
+    let first = &refused.refusals()[0];
+    let (Some(line), Some(found)) = (refused.line(), found(request, first)) else { return Ok(()) };
+    if let Some(run) = work.keep(request, refused)? {
+        let kept = read(request.root, line)?.unwrap_or(found);
+        RefusedWrite { run: Some(run), ..kept }.write(request.root, line);
+    }
+    Ok(())
+}
+
+/// The refused command with this line, or the newest one: of this agent, or of any.
+pub(crate) fn refused_run(
+    root: &Root,
+    line: Option<u64>,
+    agent: Option<&Agent>,
+) -> Result<Option<RefusedRun>> {
+    let lines = line.map_or_else(|| newest_first(root), |line| Ok(vec![line]))?;
+    for line in lines {
+        if let Some(kept) = read(root, line)?
+            && let Some(wanted) = kept.run
+            && agent.is_none_or(|agent| *agent == kept.agent)
+        {
+            return Ok(Some(RefusedRun { line, agent: kept.agent, time: kept.time, wanted }));
+        }
+    }
+    Ok(None)
+}
+
 /// What a refusal has found. `None` if the file is not stale.
 fn found(request: &Request<'_>, refusal: &Refusal) -> Option<RefusedWrite> {
     let Reason::Stale(stale) = &refusal.reason else { return None };
@@ -126,6 +168,7 @@ fn found(request: &Request<'_>, refusal: &Refusal) -> Option<RefusedWrite> {
         diff: stale.diff.clone(),
         read: None,
         wanted: None,
+        run: None,
     })
 }
 
@@ -220,7 +263,7 @@ fn on_disk(root: &Root, path: &FilePath) -> Result<(FileState, Option<Vec<u8>>)>
 /// Forgets what a refused write wanted, because its merge was written.
 pub(crate) fn forget_texts(root: &Root, line: u64) {
     if let Ok(Some(kept)) = read(root, line) {
-        RefusedWrite { read: None, wanted: None, ..kept }.write(root, line);
+        RefusedWrite { read: None, wanted: None, run: None, ..kept }.write(root, line);
     }
 }
 
@@ -280,6 +323,7 @@ mod tests {
             diff: Some("-a\n+b\n".to_owned()),
             read: None,
             wanted: Some(Digest::of(&line.to_le_bytes())),
+            run: None,
         }
     }
 

@@ -42,6 +42,7 @@ pub mod probe;
 pub mod protected;
 pub mod recovery;
 pub mod refusal;
+mod refused_run;
 mod repository;
 mod request;
 mod reservation;

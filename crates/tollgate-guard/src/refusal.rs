@@ -75,6 +75,11 @@ impl Refused {
         &self.refusals
     }
 
+    /// The number of the first ledger line of these refusals, once they are recorded.
+    pub fn line(&self) -> Option<u64> {
+        self.refusals.iter().find_map(|refusal| refusal.line)
+    }
+
     /// The payload of the first refusal, for the controller.
     pub fn payload(&self) -> Payload {
         self.refusals[0].payload()

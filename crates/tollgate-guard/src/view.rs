@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use crate::change::{Action, Change, CommandLook, Expected, StartState};
 use crate::commit::{AppliedChange, Base, ByCommand, FolderChange, NewContent, Operation, Plan};
+use crate::conflict::keep_run;
 use crate::explain::{object, refuse};
 use crate::git_rules;
 use crate::guard::{Permit, judged, keep_text, keep_wanted, lock, stale, wanted_by};
@@ -21,6 +22,7 @@ use crate::path::{EscapedPath, FilePath};
 use crate::place::{Place, Way};
 use crate::protected::is_of_git;
 use crate::refusal::{Outcome, Reason, Refusal};
+use crate::refused_run::RunWork;
 use crate::request::Request;
 use crate::unfinished::UnfinishedFiles;
 use tollgate_base::digest::Digest;
@@ -106,7 +108,7 @@ pub(crate) fn commit(
     }
     refusals.extend(git_rules::judge(&request, &changes.files, &mut unfinished)?);
     let learned = git_rules::learned(&request, &changes.files)?;
-    let mut plans = Vec::with_capacity(changes.files.len());
+    let (mut plans, mut not_allowed) = (Vec::with_capacity(changes.files.len()), Vec::new());
     let mut links = KnownLinks::default();
     for change in changes.files {
         let mut place = place(&request, &change.path)?;
@@ -117,9 +119,13 @@ pub(crate) fn commit(
         }
         match judged(&request, &place.way, &change, &mut unfinished)? {
             Ok(base) => plans.push(plan(&request, place, change.action, base)?),
-            Err(refusal) => refusals.push(refusal),
+            Err(refusal) => {
+                not_allowed.push(plan(&request, place, change.action, Base::Any)?);
+                refusals.push(refusal);
+            }
         }
     }
+    let work = RunWork::of(plans.iter().chain(&not_allowed));
     if !refusals.is_empty() {
         let mut wanted = Vec::new();
         for plan in &plans {
@@ -132,6 +138,7 @@ pub(crate) fn commit(
         let mut outcome = refuse(&request, refusals)?;
         if let Outcome::Refused(refused) = &mut outcome {
             keep_wanted(&request, refused, &wanted)?;
+            work.map_or(Ok(()), |work| keep_run(&request, refused, work))?;
         }
         return Ok(outcome);
     }
@@ -140,8 +147,12 @@ pub(crate) fn commit(
         return Ok(Outcome::Done(Vec::new()));
     }
     let outcome = Permit { request, plans, later, locks }.commit()?;
-    if let Outcome::Done(_) = &outcome {
-        learned.iter().try_for_each(|(path, state)| request.turn.wrote(path, *state))?;
+    match (&outcome, work) {
+        (Outcome::Done(_), _) => {
+            learned.iter().try_for_each(|(path, state)| request.turn.wrote(path, *state))?;
+        }
+        (Outcome::Refused(refused), Some(work)) => keep_run(&request, refused, work)?,
+        (Outcome::Refused(_), None) => {}
     }
     Ok(outcome)
 }

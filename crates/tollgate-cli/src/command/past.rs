@@ -5,12 +5,13 @@ use std::path::Path;
 use std::str::FromStr;
 
 use jiff::Timestamp;
-use serde_json::json;
+use serde_json::{Value, json};
 use tollgate::TaskName;
 use tollgate::error::Fault;
 use tollgate::history;
 use tollgate::history::step::{Back, Step, Steps};
 use tollgate::history::trail::{By, State, Trail, states};
+use tollgate::history::undo::{Plan, UndoResult};
 use tollgate::name::{Agent, TurnId};
 use tollgate::workspace::Workspace;
 use tollgate::{Digest, ledger::Ledger};
@@ -192,4 +193,31 @@ impl Which {
             Self::Agent(agent, since) => format!("`{agent}` since {since}"),
         }
     }
+}
+
+/// A plan for programs. `name`: what the diffs call what comes of each file, and the list of what was written, which is empty yet.
+pub(super) fn plan_json(plan: &Plan, name: &str) -> Value {
+    let mut files = Vec::new();
+    for file in &plan.files {
+        let merge = match &file.result {
+            UndoResult::Becomes { merged: true, .. } => "clean",
+            UndoResult::Conflict(_) => continue,
+            _ => "none",
+        };
+        let mut json = json!({"path": file.path, "merge": merge, "diff": file.diff(name)});
+        if let UndoResult::MovesBack { to } = &file.result {
+            json["moved_to"] = to.as_str().into();
+        }
+        files.push(json);
+    }
+    let conflicts: Vec<Value> = plan
+        .conflicts()
+        .map(|(file, why)| json!({"path": file.path, "merge": "conflict", "why": why.word(), "content": why.text()}))
+        .collect();
+    json!({name: [], "conflicts": conflicts, "files": files})
+}
+
+/// The paths of the files in this plan.
+pub(super) fn paths_of(plan: &Value) -> Value {
+    plan["files"].as_array().into_iter().flatten().map(|file| file["path"].clone()).collect()
 }

@@ -12,6 +12,7 @@ use clap::{Args, ValueEnum};
 use serde_json::Value;
 use tollgate::error::{Fault, MissingKind};
 use tollgate::gate::Gate;
+use tollgate::history::refused::RunMerge;
 use tollgate::name::Agent;
 use tollgate::tasks::closed_to_commands;
 use tollgate::turn::TurnState;
@@ -245,7 +246,7 @@ fn guarded(
         // The changes of the command are made, so the exit code must not say otherwise.
         outcome.notes.push(RunNote::NotRecorded(fault.to_string()));
     }
-    let answer = answer(invocation, args, &outcome);
+    let answer = answer(invocation, args, &gate, &outcome)?;
     Ok((answer, outcome.end, (outcome.after, gate, turn)))
 }
 
@@ -264,7 +265,12 @@ fn claimant(invocation: &Invocation, args: &RunArgs) -> Result<Option<Agent>, Cl
     }
 }
 
-fn answer(invocation: &Invocation, args: &RunArgs, outcome: &RunOutcome) -> Answer {
+fn answer(
+    invocation: &Invocation,
+    args: &RunArgs,
+    gate: &Gate,
+    outcome: &RunOutcome,
+) -> Result<Answer, CliError> {
     let reader = if stderr().is_terminal() { NoteReader::Person } else { NoteReader::Program };
     let mut notes = words::run_notes(outcome, reader);
     if let end @ (RunEnd::NotFound | RunEnd::NotExecutable) = outcome.end {
@@ -273,7 +279,11 @@ fn answer(invocation: &Invocation, args: &RunArgs, outcome: &RunOutcome) -> Answ
     let code = match &outcome.refused {
         None => outcome.end.code(),
         Some(refused) => {
-            notes = words::run_refused(&invocation.viewpoint(), outcome.level, refused, &notes);
+            let kept =
+                refused.line().map_or(Ok(None), |line| RunMerge::find(gate.workspace(), Some(line), None))?;
+            let kept = kept.filter(|kept| kept.plan.conflicts().next().is_none());
+            notes =
+                words::run_refused(&invocation.viewpoint(), outcome.level, refused, kept.as_ref(), &notes);
             REFUSED
         }
     };
@@ -282,5 +292,5 @@ fn answer(invocation: &Invocation, args: &RunArgs, outcome: &RunOutcome) -> Answ
         // A search has thousands of reads.
         Form::Words => Value::Null,
     };
-    Answer::Exit(code, Reply { notes, json, words: String::new() })
+    Ok(Answer::Exit(code, Reply { notes, json, words: String::new() }))
 }

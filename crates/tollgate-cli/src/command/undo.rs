@@ -5,20 +5,22 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::json;
 use tollgate::error::Fault;
 use tollgate::gate::Gate;
 use tollgate::guard::{Expected, Outcome};
 use tollgate::history::content::Contents;
 use tollgate::history::step::{Back, Steps};
-use tollgate::history::undo::{Plan, UndoResult};
+use tollgate::history::undo::Plan;
 use tollgate::ledger::Ledger;
 use tollgate::merge::diff_texts;
 use tollgate::name::Agent;
 use tollgate::recovery::RecoveryEntry;
 use tollgate::{Digest, TaskName};
 
-use super::past::{Chosen, Past, Which, asked, ledger_name, no, not_allowed, nothing_found};
+use super::past::{
+    Chosen, Past, Which, asked, ledger_name, no, not_allowed, nothing_found, paths_of, plan_json,
+};
 use crate::answer::{Answer, Reply};
 use crate::command::moment::moment;
 use crate::error::CliError;
@@ -159,7 +161,7 @@ fn undo(invocation: &Invocation, args: &UndoArgs, gate: &Gate, chosen: &Chosen) 
     let contents = Contents::of(gate.workspace()).left_by(&chosen.steps);
     let plan = Plan::undo(&contents, &chosen.steps, |step| chosen.is_meant(step))?;
     let shown = words::to_undo(&invocation.viewpoint(), gate.workspace().path(), chosen.meant(), &plan);
-    let mut json = plan_json(&plan);
+    let mut json = plan_json(&plan, "undone");
     if let Some([from, to]) = plan.folders.first() {
         return Ok(no("folder_was_moved", &words::folder_is_not_moved_back(from, to)));
     }
@@ -192,8 +194,7 @@ fn undo(invocation: &Invocation, args: &UndoArgs, gate: &Gate, chosen: &Chosen) 
             let _ = gate.workspace().sweep();
             let view = invocation.viewpoint();
             let words = words::applied(&view, ChangeVerb::Restore, &applied);
-            json["undone"] =
-                json["files"].as_array().into_iter().flatten().map(|file| file["path"].clone()).collect();
+            json["undone"] = paths_of(&json);
             Ok(Answer::Done(Reply {
                 words: if args.yes { format!("{shown}\n{words}") } else { words },
                 notes: words::weaker_guarantees(&view, &applied),
@@ -201,27 +202,6 @@ fn undo(invocation: &Invocation, args: &UndoArgs, gate: &Gate, chosen: &Chosen) 
             }))
         }
     }
-}
-
-fn plan_json(plan: &Plan) -> Value {
-    let mut files = Vec::new();
-    for file in &plan.files {
-        let merge = match &file.result {
-            UndoResult::Becomes { merged: true, .. } => "clean",
-            UndoResult::Conflict(_) => continue,
-            _ => "none",
-        };
-        let mut json = json!({"path": file.path, "merge": merge, "diff": file.diff()});
-        if let UndoResult::MovesBack { to } = &file.result {
-            json["moved_to"] = to.as_str().into();
-        }
-        files.push(json);
-    }
-    let conflicts: Vec<Value> = plan
-        .conflicts()
-        .map(|(file, why)| json!({"path": file.path, "merge": "conflict", "why": why.word(), "content": why.text()}))
-        .collect();
-    json!({"undone": [], "conflicts": conflicts, "files": files})
 }
 
 /// The agent that wrote what a file holds now, if one did.

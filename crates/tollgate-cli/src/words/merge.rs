@@ -1,10 +1,15 @@
 //! Merges of refused writes.
 
+use std::path::Path;
+
+use tollgate::history::refused::RunMerge;
+use tollgate::history::undo::UndoResult;
 use tollgate::merge::{Merge, NoMerge};
 use tollgate::path::FilePath;
 use tollgate::visible::plain;
 
-use super::text::{Viewpoint, ago, quoted, shown};
+use super::recovery::indented;
+use super::text::{Viewpoint, ago, counted, quoted, shown};
 
 /// What a merge is, on stderr. The merged text goes to stdout.
 pub(crate) fn merge_notes(view: &Viewpoint, merge: &Merge) -> String {
@@ -21,6 +26,52 @@ pub(crate) fn merge_notes(view: &Viewpoint, merge: &Merge) -> String {
     let command = format!("tollgate merge {} --write", quoted(merge.path.as_path()));
     format!("clean merge {of}; nothing was written{}\nhint: run `{command}` to write it", merge_diff(merge))
 }
+
+/// A refused run, merged with what is on disk.
+pub(crate) fn merged_run(view: &Viewpoint, workspace: &Path, merge: &RunMerge) -> String {
+    let mut words =
+        format!("what a run of `{}` wanted to change {}", merge.agent, ago(view.now, merge.refused));
+    for file in &merge.plan.files {
+        let name = shown(view, &workspace.join(&file.path));
+        words += &match &file.result {
+            UndoResult::Already => format!("\n`{name}` has it already"),
+            UndoResult::Conflict(why) => format!("\n`{name}` cannot be merged: {why}"),
+            UndoResult::Becomes { bytes: None, .. } => format!("\n`{name}` is deleted"),
+            UndoResult::Becomes { merged: true, .. } => {
+                format!("\n`{name}` was changed by somebody else, and is merged")
+            }
+            UndoResult::Becomes { .. } if file.disk.is_none() => format!("\n`{name}` is created"),
+            UndoResult::Becomes { .. } | UndoResult::MovesBack { .. } => format!("\n`{name}`"),
+        };
+        match (&file.result, file.diff("merged")) {
+            (UndoResult::Becomes { .. }, Some(diff)) => words += &indented(&diff),
+            (UndoResult::Becomes { .. }, None) => words += "\n    not shown: not text, or too large",
+            _ => {}
+        }
+    }
+    words
+}
+
+/// That the merge of a run was not written yet.
+pub(crate) fn run_merge_notes(merge: &RunMerge) -> String {
+    let left_out = match merge.left_out {
+        0 => String::new(),
+        some => format!(
+            "\nnote: {} not kept (links, modes, large files): to have these, too, run the command again",
+            counted(some, "change was", "changes were")
+        ),
+    };
+    format!(
+        "clean; nothing was written{left_out}\nhint: run `tollgate merge --run {} --write` to write it",
+        merge.line
+    )
+}
+
+pub(crate) const RUN_CONFLICTS: &str = "refused: some of these files cannot be merged, so nothing was\nhint: run the command again, on the files as they are now";
+
+pub(crate) const NO_REFUSED_RUN: &str = "refused: no refused run is kept whose changes could be merged\nhint: run the command again, on the files as they are now";
+
+pub(crate) const RUN_IS_WRITTEN: &str = "refused: the files already have what the run wanted to write\nhint: nothing is left to do; `tollgate history` shows who wrote it";
 
 /// What writing the merge changes on disk, each line on a line of its own.
 pub(crate) fn merge_diff(merge: &Merge) -> String {

@@ -69,7 +69,10 @@ pub(crate) use ledger::{
     EMPTY_LEDGER, NO_LINE_MATCHES, audited, damaged_lines, ledger_fault, ledger_line, start_new_ledger,
     verdict,
 };
-pub(crate) use merge::{merge_diff, merge_notes, no_merge};
+pub(crate) use merge::{
+    NO_REFUSED_RUN, RUN_CONFLICTS, RUN_IS_WRITTEN, merge_diff, merge_notes, merged_run, no_merge,
+    run_merge_notes,
+};
 pub(crate) use recovery::{
     ALREADY_UNDONE, DRY_UNDO, NOT_UNDONE, UNDO_QUESTION, folder_is_not_moved_back, kept, nobody_undoes,
     nothing_to_undo, to_restore, to_undo, undo_conflicts, undo_of_another, undo_without_name,

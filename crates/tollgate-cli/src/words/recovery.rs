@@ -69,7 +69,7 @@ pub(crate) fn to_undo<'s>(
             UndoResult::Becomes { .. } if file.disk.is_none() => format!("\n`{name}` comes back"),
             UndoResult::Becomes { .. } => format!("\n`{name}`"),
         };
-        match (&file.result, file.diff()) {
+        match (&file.result, file.diff("undone")) {
             (UndoResult::Becomes { .. }, Some(diff)) => words += &indented(&diff),
             (UndoResult::Becomes { .. }, None) => words += "\n    not shown: not text, or too large",
             _ => {}

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 
 use tollgate::error::Fault;
 use tollgate::guard::Refused;
+use tollgate::history::refused::RunMerge;
 use tollgate::visible::plain;
 use tollgate_run::{RunEnd, RunLevel, RunNote, RunOutcome};
 
@@ -26,7 +27,13 @@ pub(crate) fn no_prologue() -> &'static str {
 }
 
 /// One payload for each line, then text for people.
-pub(crate) fn run_refused(view: &Viewpoint, level: RunLevel, refusal: &Refused, notes: &str) -> String {
+pub(crate) fn run_refused(
+    view: &Viewpoint,
+    level: RunLevel,
+    refusal: &Refused,
+    kept: Option<&RunMerge>,
+    notes: &str,
+) -> String {
     let mut lines: Vec<String> = refusal.payloads().iter().map(json_line).collect();
     lines.push(refused(view, refusal));
     if !notes.is_empty() {
@@ -39,6 +46,13 @@ pub(crate) fn run_refused(view: &Viewpoint, level: RunLevel, refusal: &Refused, 
         }
     };
     lines.push(format!("note: {made}"));
+    if let Some(kept) = kept {
+        lines.push(format!(
+            "hint: run `tollgate merge --run {}` to see what the command wanted to change, merged with what is on disk now, or run the \
+             command again",
+            kept.line
+        ));
+    }
     lines.join("\n")
 }
 

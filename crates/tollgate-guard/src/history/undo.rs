@@ -73,11 +73,11 @@ pub struct Undone {
 }
 
 impl Undone {
-    /// The diff from what is on disk. `None` if there is none, or it is not text.
-    pub fn diff(&self) -> Option<String> {
+    /// The diff from what is on disk to what comes of it, under this name. `None` if there is none, or it is not text.
+    pub fn diff(&self, name: &str) -> Option<String> {
         let UndoResult::Becomes { bytes, .. } = &self.result else { return None };
         let both = [&self.disk, bytes].map(|bytes| bytes.as_deref().unwrap_or_default());
-        diff_texts(both[0], both[1], ["on disk", "undone"])
+        diff_texts(both[0], both[1], ["on disk", name])
     }
 }
 
@@ -189,6 +189,17 @@ impl Plan {
                 Some(to) => back(contents, path, to)?,
                 None => undo_path(contents, path, &spans)?,
             };
+            plan.files.push(file);
+            plan.changes.extend(change);
+        }
+        Ok(plan)
+    }
+
+    /// Plans to make changes that were refused, as if each file had been changed from its version `after` to its version `before`.
+    pub(crate) fn of_spans(contents: &Contents<'_>, spans: &[Span]) -> Result<Self> {
+        let mut plan = Self { files: Vec::new(), changes: Vec::new(), folders: Vec::new() };
+        for span in spans {
+            let (file, change) = undo_path(contents, &span.path, &[span])?;
             plan.files.push(file);
             plan.changes.extend(change);
         }

@@ -394,6 +394,14 @@ impl Transaction {
         let links: HashSet<PathBuf> =
             files.iter().filter(is_link).map(|change| change.path.clone()).collect();
         let outside = outside.into_iter().map(|set_aside| set_aside.file).collect();
+        if let Some(names) = &self.names {
+            // With these, a refusal can show what has changed, and what the command made of them can be merged.
+            for (digest, text) in
+                files.iter().filter_map(|change| self.reads.text_at_start(names, &change.path))
+            {
+                turn.keep_text(digest, text)?;
+            }
+        }
         let changes = ViewChanges { level: RunLevel::Transaction.word(), files, folders, reads, outside };
         let applied = match gate.commit_view(turn, changes)? {
             Outcome::Done(applied) => applied,

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
+use std::io::Read;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -16,6 +17,7 @@ use super::hash::{hash, hash_up_to};
 use super::start::{Names, changed, changed_at};
 use super::view::{watched, watched_in_search};
 use tollgate_base::digest::Digest;
+use tollgate_guard::turn::TEXT_PER_FILE;
 
 /// The number of files that are hashed when they are read for the first time, and the size of the largest. Enough for what an
 /// agent looks at; a search through all files must not wait for hashes.
@@ -77,6 +79,8 @@ pub(super) struct CommandReads {
     new: HashMap<(usize, OsString), First>,
     /// The hashes of the files that it read first, by their numbers.
     at_start: HashMap<usize, Digest>,
+    /// The bytes of the small ones among them: a merge needs them if the command is refused. Some megabytes at most.
+    texts: HashMap<Digest, Vec<u8>>,
     hashed: usize,
     /// The number of files that it read first.
     read: usize,
@@ -91,10 +95,10 @@ pub(super) struct CommandReads {
 
 impl CommandReads {
     pub(super) fn new(root: &Path, start: i128, watcher: Option<OwnedFd>) -> Self {
-        let (listed, new, at_start, hashed) = Default::default();
+        let (listed, new, at_start, texts, hashed) = Default::default();
         let (read, wrote, is_lost, watch, view) = Default::default();
         let root = root.to_owned();
-        Self { root, start, watcher, listed, new, at_start, hashed, read, wrote, is_lost, watch, view }
+        Self { root, start, watcher, listed, new, at_start, texts, hashed, read, wrote, is_lost, watch, view }
     }
 
     /// From now on, a search is watched less closely. This is the process of the command; if it has ended, nothing changes.
@@ -209,17 +213,30 @@ impl CommandReads {
         }
     }
 
-    /// The hash of a file that nobody has changed since the start.
-    fn hash_at_start(&self, path: &Path) -> Option<Digest> {
+    /// The hash of a file that nobody has changed since the start. Keeps its bytes if they are few.
+    fn hash_at_start(&mut self, path: &Path) -> Option<Digest> {
         let file = File::open(self.root.join(path)).ok()?;
         let is_old = |file: &File| {
             let found = file.metadata().ok()?;
             (found.is_file() && found.len() <= LARGEST_HASHED && changed(&found) < self.start).then_some(())
         };
         is_old(&file)?;
-        let digest = hash_up_to(&file, LARGEST_HASHED).ok()?;
+        if file.metadata().ok()?.len() > TEXT_PER_FILE as u64 {
+            let digest = hash_up_to(&file, LARGEST_HASHED).ok()?;
+            return is_old(&file).map(|()| digest);
+        }
+        let mut bytes = Vec::new();
+        (&file).take(TEXT_PER_FILE as u64).read_to_end(&mut bytes).ok()?;
         is_old(&file)?;
+        let digest = Digest::of(&bytes);
+        self.texts.insert(digest, bytes);
         Some(digest)
+    }
+
+    /// The bytes that this file had when the command looked at it, and their hash. `None` if they were not kept.
+    pub(super) fn text_at_start(&self, names: &Names, path: &Path) -> Option<(Digest, &[u8])> {
+        let digest = self.of(names, path)?.at_start?;
+        Some((digest, self.texts.get(&digest)?))
     }
 
     /// What the command did to this file. `None` if nobody knows.

@@ -12,6 +12,7 @@ mod mounted;
 mod new_settings;
 mod process;
 mod reach;
+mod refused_work;
 mod sandbox;
 mod stale;
 

@@ -33,6 +33,7 @@ class ReadOnly extends Refused {}
 class TextNotFound extends Refused {}
 class Fenced extends Refused {}
 class OtherTree extends Refused {}
+class PremiseChanged extends Refused {}
 
 class Denied extends TollgateError {
   get reason() {
@@ -66,6 +67,7 @@ const REFUSALS = {
   TEXT_NOT_FOUND: TextNotFound,
   FENCED: Fenced,
   OTHER_TREE: OtherTree,
+  PREMISE_CHANGED: PremiseChanged,
 };
 
 function kind({ kind, payload }) {
@@ -93,5 +95,5 @@ function errorOf(thrown) {
 
 module.exports = {
   TollgateError, Refused, StaleFile, FileBusy, UnreadFile, UnreadableFile, OutsideWorkspace, ProtectedPath, NotAFile,
-  HardLinked, ReadOnly, TextNotFound, Fenced, OtherTree, Denied, NothingToClaim, NotOwner, Fault, NotFound, errorOf,
+  HardLinked, ReadOnly, TextNotFound, Fenced, OtherTree, PremiseChanged, Denied, NothingToClaim, NotOwner, Fault, NotFound, errorOf,
 };

@@ -233,6 +233,8 @@ export class TextNotFound extends Refused {}
 export class Fenced extends Refused {}
 /** The file is in another working tree of the repository than the one in which the agent began. */
 export class OtherTree extends Refused {}
+/** Files that the turn has read were changed since: read them again first (`premises = "refuse"`). */
+export class PremiseChanged extends Refused {}
 
 /** The vault did not give the task, or the caller does not own it. */
 export class Denied extends TollgateError {

@@ -3,6 +3,6 @@ import tollgate from './index.js';
 
 export const {
   Workspace, Turn, Read, Vault, Claim, TollgateError, Refused, StaleFile, FileBusy, UnreadFile, UnreadableFile,
-  OutsideWorkspace, ProtectedPath, NotAFile, HardLinked, ReadOnly, TextNotFound, Fenced, OtherTree, Denied, NothingToClaim, NotOwner,
+  OutsideWorkspace, ProtectedPath, NotAFile, HardLinked, ReadOnly, TextNotFound, Fenced, OtherTree, PremiseChanged, Denied, NothingToClaim, NotOwner,
   Fault, NotFound, AgentTools, explain,
 } = tollgate;

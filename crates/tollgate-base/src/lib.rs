@@ -13,6 +13,7 @@ pub mod event;
 pub mod file;
 mod git_settings;
 pub mod glob;
+mod guard_settings;
 pub mod ledger;
 pub mod lock;
 pub mod name;

@@ -12,6 +12,9 @@ use serde::{Deserialize, Serialize};
 pub use crate::durability::Durability;
 use crate::error::{Fault, Result};
 pub use crate::git_settings::{CommitRule, GitSettings};
+pub use crate::guard_settings::{
+    GuardMode, GuardSettings, HardLinks, Premises, ReadOnly, Unfinished, Unread,
+};
 use crate::name::Agent;
 pub use crate::notify_settings::{NoticeKind, NotifySettings};
 pub use crate::store_choice::StoreChoice;
@@ -61,56 +64,6 @@ pub struct Role {
     pub allowed: Vec<String>,
     /// Actions that the agent drafts, for a person to approve.
     pub sensitive: Vec<String>,
-}
-
-/// `[guard]`
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct GuardSettings {
-    /// Whether stale writes are refused.
-    pub mode: GuardMode,
-    /// Whether an agent may write files that it has not read in the turn.
-    pub unread: Unread,
-    /// Whether an agent may destroy unfinished work that it has not seen.
-    pub unfinished: Unfinished,
-    /// Whether an acknowledged write survives a power failure.
-    pub durability: Durability,
-    /// How long a write waits until other programs have closed the file.
-    pub quiet_wait: Wait,
-    /// How long a write waits for another guarded write of the same file.
-    pub lock_wait: Wait,
-    /// How long after a write the replaced file gets its late-write check.
-    pub grace: Wait,
-    /// After this time, a reservation between two hooks expires.
-    pub reservation: Wait,
-    /// Whether files with several names (hard links) may be written.
-    pub hard_links: HardLinks,
-    /// Whether read-only files may be written.
-    pub read_only: ReadOnly,
-    /// More paths that agents must not change, relative to the workspace.
-    pub protected: Vec<PathBuf>,
-}
-
-impl Default for GuardSettings {
-    fn default() -> Self {
-        Self {
-            mode: GuardMode::default(),
-            unread: Unread::default(),
-            unfinished: Unfinished::default(),
-            durability: Durability::default(),
-            // An editor holds a file open for a few milliseconds while it saves; a second covers a slow one.
-            quiet_wait: Wait(Duration::from_secs(1)),
-            // Long enough for a guarded write of a large file to a slow disk.
-            lock_wait: Wait(Duration::from_secs(10)),
-            // A late writer has resolved the path but not opened the file yet. That takes microseconds, unless the
-            // process is suspended.
-            grace: Wait(Duration::from_secs(2)),
-            reservation: Wait(Duration::from_secs(600)),
-            hard_links: HardLinks::default(),
-            read_only: ReadOnly::default(),
-            protected: Vec::new(),
-        }
-    }
 }
 
 /// `[history]`
@@ -240,67 +193,6 @@ pub enum OnFault {
     Allow,
 }
 
-/// Whether stale writes are refused.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum GuardMode {
-    /// Stale writes are refused.
-    #[default]
-    Enforce,
-    /// Every write goes through. The ledger records those that would have been refused.
-    Observe,
-    /// Writes are not compared with what the agent read.
-    Off,
-}
-
-/// Whether an agent may write files that it has not read in the turn.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Unread {
-    /// It may.
-    #[default]
-    Allow,
-    /// The file is compared with what the agent knew in earlier turns of the session. If it knew nothing, it may write.
-    Known,
-    /// It may not, unless the write creates the file.
-    Refuse,
-}
-
-/// Whether an agent may destroy unfinished work that it has not seen: bytes that are in no commit.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Unfinished {
-    /// It may.
-    #[default]
-    Allow,
-    /// It may, and the ledger records it.
-    Note,
-    /// It may not.
-    Refuse,
-}
-
-/// Whether files with several names (hard links) may be written.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum HardLinks {
-    /// The write is refused.
-    #[default]
-    Refuse,
-    /// The written name gets a file of its own. The other names keep the old file.
-    Detach,
-}
-
-/// Whether read-only files may be written.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ReadOnly {
-    /// The write is refused.
-    #[default]
-    Refuse,
-    /// A read-only file with the new bytes replaces the old one.
-    Replace,
-}
-
 impl Settings {
     /// The settings in the text of the file at this path.
     pub fn parse(text: &str, path: &Path) -> Result<Self> {
@@ -357,6 +249,7 @@ mod tests {
             [guard]
             mode = "observe"
             unread = "known"
+            premises = "refuse"
             durability = "fast"
             quiet_wait = "250ms"
             lock_wait = "3s"
@@ -407,6 +300,7 @@ mod tests {
         let settings = parse(text).unwrap();
         assert_eq!(settings.guard.mode, GuardMode::Observe);
         assert_eq!(settings.guard.unread, Unread::Known);
+        assert_eq!(settings.guard.premises, Premises::Refuse);
         assert_eq!(settings.guard.durability, Durability::Fast);
         assert_eq!(settings.guard.quiet_wait.0, Duration::from_millis(250));
         assert_eq!(settings.guard.reservation.0, Duration::from_secs(7200));

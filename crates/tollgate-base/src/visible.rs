@@ -3,6 +3,8 @@
 //! File names, ledger lines and the bytes of files come from others. Control characters in them could rewrite what is on a
 //! terminal. Direction marks and characters without width could make one name look like another.
 
+use jiff::Timestamp;
+
 /// Every character that nobody sees, in order: what Unicode 16 calls `Default_Ignorable_Code_Point` (characters without
 /// width, fillers, variation selectors, direction marks, tags, and what is reserved for more of them), and a few more,
 /// which have a comment. `tests::the_table_has_every_default_ignorable_character` compares it with Unicode's own data.
@@ -57,6 +59,17 @@ fn escaped(text: &str, escape: impl Fn(char) -> String) -> String {
         if is_invisible(c) { escaped.push_str(&escape(c)) } else { escaped.push(c) }
     }
     escaped
+}
+
+/// How long ago something was, for people and models.
+pub fn ago(now: Timestamp, then: Timestamp) -> String {
+    let seconds = now.duration_since(then).as_secs().max(0);
+    match seconds {
+        0..120 => format!("{seconds} s ago"),
+        120..7_200 => format!("{} min ago", seconds / 60),
+        7_200..172_800 => format!("{} h ago", seconds / 3_600),
+        _ => format!("{} days ago", seconds / 86_400),
+    }
 }
 
 #[cfg(test)]

@@ -139,6 +139,17 @@ impl WorkingTree {
         Ok(trees)
     }
 
+    /// The roots of the other working trees, read from git's files without asking git: quick enough for every call. A tree that is not
+    /// where these files say is left out, and so is the main tree of a repository whose git directory is not in it.
+    pub fn beside(&self) -> Vec<PathBuf> {
+        let Ok(common) = self.common_dir().canonicalize() else { return Vec::new() };
+        let linked = fs::read_dir(common.join("worktrees")).into_iter().flatten().flatten();
+        let main = common.parent().filter(|_| common.ends_with(".git")).and_then(Self::at);
+        let trees = linked.filter_map(|entry| Self::of(&entry.path())).chain(main);
+        let tops = trees.filter_map(|tree| tree.top.canonicalize().ok());
+        tops.filter(|top| *top != self.top).collect()
+    }
+
     /// Those of these absolute paths that git ignores. A folder ends with `/`.
     pub fn ignored(&self, paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
         let input = paths.iter().flat_map(|path| [path.as_os_str().as_bytes(), b"\0"].concat());

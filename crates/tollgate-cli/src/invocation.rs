@@ -46,6 +46,8 @@ pub(crate) struct Invocation {
     root: OnceLock<(PathBuf, RootReason)>,
     ignored: OnceLock<Vec<(PathBuf, u32)>>,
     created: OnceLock<PathBuf>,
+    /// Where to find notes for the agent, if the call belongs to a given turn.
+    turn_used: OnceLock<Workspace>,
 }
 
 impl Invocation {
@@ -56,6 +58,7 @@ impl Invocation {
             root: OnceLock::new(),
             ignored: OnceLock::new(),
             created: OnceLock::new(),
+            turn_used: OnceLock::new(),
         }
     }
 
@@ -342,6 +345,7 @@ impl Invocation {
     /// The turn of this command: the given one, else a new one for this command alone.
     pub(crate) fn turn(&self, gate: &Gate) -> Result<Box<dyn TurnState>, CliError> {
         if self.turn_id()?.is_some() && self.inner_state().is_none() {
+            self.turn_used.get_or_init(|| gate.workspace().clone());
             return Ok(Box::new(self.shared_turn()?.1));
         }
         let agent = self.agent()?;

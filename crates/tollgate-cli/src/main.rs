@@ -77,5 +77,9 @@ fn main() -> ExitCode {
             .iter()
             .for_each(|(root, owner)| output::tell(&words::ignored_state(root, *owner)));
     }
-    output::print(&invocation.viewpoint(), invocation.form(), &answer)
+    let code = output::print(&invocation.viewpoint(), invocation.form(), &answer);
+    if invocation.form() == Form::Words {
+        output::tell(&invocation.notes());
+    }
+    code
 }

@@ -139,6 +139,15 @@ pub(crate) fn get(root: &Root, digest: Digest) -> Result<Content> {
     Ok(if is_listed { Content::NoLongerKept } else { Content::NeverKept })
 }
 
+/// The bytes of a content in the store of the workspace with this state, if it has them. Changes nothing there.
+pub(crate) fn peek(state: &Path, digest: Digest) -> Option<Vec<u8>> {
+    ENDINGS.iter().find_map(|ending| {
+        let bytes = private::read(&state.join("history/contents").join(format!("{digest}{ending}"))).ok()?;
+        let bytes = if ending.is_empty() { bytes } else { inflated(&bytes)? };
+        (Digest::of(&bytes) == digest).then_some(bytes)
+    })
+}
+
 /// Whether there is such a content.
 pub(crate) fn has(root: &Root, digest: Digest) -> bool {
     ENDINGS.iter().any(|ending| modified(&file(root, digest, ending)).is_some())

@@ -1,5 +1,6 @@
 //! Refusing a request: telling the turn, the ledger and the agent, with everything known about the conflicting change.
 
+use std::borrow::Borrow;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -7,9 +8,11 @@ use similar::TextDiff;
 
 use crate::conflict::{self, MERGE_TOOL};
 use crate::disk::Found;
+use crate::open_turn;
 use crate::path::FilePath;
 use crate::refusal::{ChangedBy, ErrorType, Outcome, Reason, Refusal, Refused};
 use crate::request::Request;
+use crate::root::Root;
 use crate::turn::{FileState, TEXT_PER_FILE};
 use tollgate_base::digest::Digest;
 use tollgate_base::error::Result;
@@ -30,8 +33,13 @@ const DIFF_TIME: Duration = Duration::from_millis(100);
 /// Refuses a request. There must be at least one refusal.
 pub(crate) fn refuse<T>(request: &Request<'_>, mut refusals: Vec<Refusal>) -> Result<Outcome<T>> {
     refusals.sort_by(|a, b| a.path.cmp(&b.path));
+    // The same for all changes of a request.
+    let mut is_first = true;
+    refusals.retain(|refusal| refusal.premises().is_empty() || std::mem::take(&mut is_first));
     for refusal in &mut refusals {
         request.turn.refused(&refusal.path)?;
+        // From now on, a read of the part in question counts, too.
+        refusal.premises().iter().try_for_each(|premise| request.turn.refused(&premise.path))?;
         explain(request, refusal)?;
     }
     let lines = append(request, &refusals, RefusalStatus::Denied)?;
@@ -94,33 +102,44 @@ fn explain(request: &Request<'_>, refusal: &mut Refusal) -> Result<()> {
         // Known already; and the agent has read nothing that the file could be compared with.
         return Ok(());
     }
-    stale.changed_by = author_of(request, &path, stale.actual)?;
+    stale.changed_by = author_of(newest_lines(request.root)?, &path, stale.actual);
+    // The refusal says it all.
+    open_turn::told(request.root, request.turn.id(), &[(&refusal.path, stale.actual)]);
     if let (Some(old), Some(new)) = (stale.expected.digest(), stale.actual.digest())
         && let Some(old) = request.turn.text(old)?
-        && let Some(new) = current_text(request, &refusal.path, new)?
+        && let Some(new) = current_text(request.root, &refusal.path, new)?
     {
         stale.diff = bounded_diff(&old, &new);
     }
     Ok(())
 }
 
-/// The author of the newest change in the ledger that gave the file this state.
-fn author_of(request: &Request<'_>, path: &str, state: FileState) -> Result<Option<ChangedBy>> {
-    for line in newest_lines(request)? {
+/// The author of the newest of these changes that gave the file this state. The newest lines are first.
+pub(crate) fn author_of(
+    lines: impl IntoIterator<Item = impl Borrow<Line>>,
+    path: &str,
+    state: FileState,
+) -> Option<ChangedBy> {
+    for line in lines {
+        let line = line.borrow();
         let Event::Mutation(Mutation::File(change), _) = &line.event else { continue };
-        let place = change.moved_to.as_ref().unwrap_or(&change.target_file);
-        if place == path && change.hash_after == state.digest() {
-            let time = line.time;
-            return Ok(line.agent.map(|agent| ChangedBy { agent, time }));
+        let (place, after) = match &change.moved_to {
+            // Where it was, there is nothing now.
+            Some(_) if change.target_file == path => (&change.target_file, None),
+            Some(to) => (to, change.hash_after),
+            None => (&change.target_file, change.hash_after),
+        };
+        if place == path && after == state.digest() {
+            return line.agent.clone().map(|agent| ChangedBy { agent, time: line.time });
         }
     }
-    Ok(None)
+    None
 }
 
 /// The last lines of the ledger, newest first, up to a damaged one. `ledger verify` reports that line, and what the others say
 /// only helps the agent.
-pub(crate) fn newest_lines(request: &Request<'_>) -> Result<impl Iterator<Item = Line> + use<>> {
-    Ok(request.root.ledger().newest_first()?.take(LINES).map_while(Result::ok))
+pub(crate) fn newest_lines(root: &Root) -> Result<impl Iterator<Item = Line> + use<>> {
+    Ok(root.ledger().newest_first()?.take(LINES).map_while(Result::ok))
 }
 
 /// Whether these lines, newest first, show that this agent brought the file from one state to the other: by guarded changes one
@@ -153,8 +172,8 @@ pub(crate) fn is_own_change(
 }
 
 /// The bytes on disk, if they still have this hash and are not too many to show.
-fn current_text(request: &Request<'_>, path: &FilePath, digest: Digest) -> Result<Option<Vec<u8>>> {
-    let Some(spot) = request.root.spot_anywhere(path)? else { return Ok(None) };
+pub(crate) fn current_text(root: &Root, path: &FilePath, digest: Digest) -> Result<Option<Vec<u8>>> {
+    let Some(spot) = root.spot_anywhere(path)? else { return Ok(None) };
     match spot.open()? {
         Found::File(file) if file.len() <= TEXT_PER_FILE as u64 => {
             let (bytes, now) = file.read()?;

@@ -55,6 +55,21 @@ impl Stamp {
         let newest = self.modified.max(self.changed);
         i128::try_from(RACY.as_nanos()).is_ok_and(|racy| now.as_nanosecond() - newest > racy)
     }
+
+    /// As one word.
+    pub(crate) fn word(&self) -> String {
+        let Self { device, inode, size, modified, changed } = self;
+        format!("{device}:{inode}:{size}:{modified}:{changed}")
+    }
+
+    /// Reverses [`Stamp::word`].
+    pub(crate) fn parse(word: &str) -> Option<Self> {
+        let mut parts = word.split(':');
+        let mut number = || parts.next()?.parse::<i128>().ok();
+        let mut size = || u64::try_from(number()?).ok();
+        let (device, inode, size) = (size()?, size()?, size()?);
+        Some(Self { device, inode, size, modified: number()?, changed: number()? })
+    }
 }
 
 #[cfg(test)]

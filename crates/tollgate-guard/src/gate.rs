@@ -21,6 +21,7 @@ pub use crate::git_rules::{CommitContent, GitEffect, GitStep};
 use crate::guard::{admit, must_name_a_file};
 use crate::look::{READ_WAIT, steady};
 use crate::merge::{Merge, NoMerge};
+use crate::open_turn;
 use crate::own_commit::{self, CommitAnswer, CommitRequest};
 use crate::part::{Part, Selection};
 use crate::path::FilePath;
@@ -108,8 +109,7 @@ impl Gate {
     /// Begins a turn of a session in this process.
     pub fn begin_turn_in(&self, agent: Agent, session: Session) -> Result<Turn> {
         let turn = Turn::begin_in(TurnId::new()?, agent, session);
-        self.record_turn_start(&turn)?;
-        Ok(turn)
+        self.record_turn_start(&turn).map(|()| turn)
     }
 
     /// Ends a turn. Only its session remembers what it knew.
@@ -120,16 +120,18 @@ impl Gate {
     /// Writes the ledger line of a turn that began elsewhere.
     pub fn record_turn_start(&self, turn: &dyn TurnState) -> Result<()> {
         git_rules::turn_begins(&self.workspace, turn)?;
+        open_turn::begin(&self.workspace, turn)?;
         self.record(turn, Event::TurnStarted(TurnMark {}))
     }
 
     /// Writes the ledger line of a turn that ended elsewhere.
     pub fn record_turn_end(&self, turn: &dyn TurnState) -> Result<()> {
+        open_turn::end(&self.workspace, turn.id())?;
         self.record(turn, Event::TurnEnded(TurnMark {}))
     }
 
     fn record(&self, turn: &dyn TurnState, event: Event) -> Result<()> {
-        let entry = self.workspace.entry(Some(turn.agent()), Some(turn.id()), event);
+        let entry = self.request(turn, "").entry(event);
         self.workspace.ledger().append(&[entry], Durability::Fast).map(drop)
     }
 
@@ -166,8 +168,7 @@ impl Gate {
         part: Part,
         sink: &mut dyn Write,
     ) -> Result<Outcome<Read>> {
-        let root = self.workspace();
-        let given = path.as_ref();
+        let (root, given, since) = (self.workspace(), path.as_ref(), self.workspace.now());
         let Way { path, names, .. } = match root.locate(given, LastLink::Follow)? {
             Located::Inside(place) => place.way,
             Located::Outside(path) => return Ok(Outcome::refused(path, Reason::Outside)),
@@ -233,6 +234,7 @@ impl Gate {
         }
         let shown = selection.finish(sink).at("hand out", &path)?;
         turn.observe(&path, FileState::Present(sha256), shown)?;
+        open_turn::read(root, turn.id(), &path, (FileState::Present(sha256), shown), since);
         turn.used(&names, &path)?;
         Ok(Outcome::Done(Read { path, sha256, size, bytes: Vec::new() }))
     }
@@ -383,8 +385,7 @@ impl Gate {
             return Ok(Err(NoMerge::NothingRefused));
         };
         let Way { path, names, .. } = place.way;
-        let key = self.request(turn, "").key(&path);
-        let merge = conflict::merge_newest(&self.workspace, &path, &key, agent)?;
+        let merge = conflict::merge_newest(&self.workspace, &path, &self.workspace.key(&path), agent)?;
         if let Ok(merge) = &merge {
             turn.keep_text(merge.disk, &merge.read)?;
             turn.observe(&path, FileState::Present(merge.disk), Extent::Whole)?;

@@ -18,6 +18,7 @@ use crate::heal::heal;
 use crate::judge::{by_mode, is_busy, judge, judge_now, objection};
 use crate::look::Look;
 use crate::lost_claim::fenced;
+use crate::open_turn;
 use crate::other_tree;
 use crate::path::FilePath;
 use crate::place::{LastLink, Located, Place, Way};
@@ -142,6 +143,12 @@ impl Permit<'_> {
             keep_wanted(&request, refused, &wanted)?;
         }
         if let Outcome::Done(changes) = &outcome {
+            let made = changes.iter().flat_map(|change| {
+                let to = change.moved_to.as_ref().map(|to| (to, FileState::Absent, change.after));
+                let after = if to.is_some() { FileState::Absent } else { change.after };
+                [Some((&change.path, change.before, after)), to]
+            });
+            open_turn::changed(request.root, request.turn.id(), &made.flatten().collect::<Vec<_>>());
             for (AppliedChange { path, moved_to, after, .. }, (way, makes_link)) in changes.iter().zip(ways) {
                 request.turn.used(&way.names, path)?;
                 if makes_link && let Ok(target) = request.root.canonical(path) {

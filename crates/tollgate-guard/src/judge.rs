@@ -45,7 +45,12 @@ pub(crate) fn judge(
         Ok(base) => base,
         Err(reason) => return Ok(Err(reason)),
     };
-    Ok(match unfinished.judge(request, &way.path, change)? {
+    let judgement = unfinished.judge(request, &way.path, change)?;
+    let premises = unfinished.changed_premises(request, &way.path)?;
+    if judgement.1.is_none() && !premises.is_empty() {
+        return Ok(Err(Reason::PremiseChanged(premises)));
+    }
+    Ok(match judgement {
         (_, Some(reason)) => Err(reason),
         // What was judged is what must be there.
         (Some(state), None) if base == Base::Any => Ok(Base::Exactly(state)),

@@ -16,7 +16,8 @@ use serde::{Deserialize, Serialize};
 use crate::fence::LostClaim;
 use crate::harm;
 pub use crate::harm::Harm;
-use crate::path::FilePath;
+use crate::path::{FilePath, every_byte};
+use crate::premise::{self, ChangedFile, ChangedPremise};
 use crate::turn::FileState;
 use tollgate_base::digest::Digest;
 use tollgate_base::name::Agent;
@@ -143,6 +144,8 @@ pub enum Reason {
     Protected,
     /// The file is in another working tree of the repository than the one in which the agent began.
     OtherTree,
+    /// Files that the agent has read in this turn were changed since. There is at least one, and they are sorted by path.
+    PremiseChanged(Vec<ChangedPremise>),
     /// The path is not a regular file but a directory, a FIFO or a device.
     NotAFile,
     /// The file has other names (hard links), and a replacement would separate them.
@@ -202,21 +205,6 @@ impl Stale {
     }
 }
 
-/// A path on its way to another process of tollgate, even if it is not UTF-8.
-mod every_byte {
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    use crate::path::{EscapedPath, FilePath};
-
-    pub(super) fn serialize<S: Serializer>(path: &FilePath, serializer: S) -> Result<S::Ok, S::Error> {
-        EscapedPath(path.as_path().to_owned()).serialize(serializer)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<FilePath, D::Error> {
-        EscapedPath::deserialize(deserializer).map(|path| FilePath::trusted(path.0))
-    }
-}
-
 /// The author of a change, from the ledger.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangedBy {
@@ -268,6 +256,9 @@ pub struct Report {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "harm::unfinished_work")]
     pub unfinished: Option<UnfinishedWork>,
+    /// The files that were changed since the agent read them, if it must read them again before it writes anything.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changed: Vec<ChangedFile>,
 }
 
 /// The file and its hashes.
@@ -328,6 +319,7 @@ impl Refusal {
             Reason::Outside => (ErrorType::OutsideWorkspace, Resolution::ChooseAnotherPath),
             Reason::Protected => (ErrorType::ProtectedPath, Resolution::ChooseAnotherPath),
             Reason::OtherTree => (ErrorType::OtherTree, Resolution::StayInTree),
+            Reason::PremiseChanged(_) => (ErrorType::PremiseChanged, Resolution::ReReadRequired),
             Reason::NotAFile => (ErrorType::NotAFile, Resolution::ChooseAnotherPath),
             Reason::HardLinked => (ErrorType::HardLinked, Resolution::AskAPerson),
             Reason::ReadOnly => (ErrorType::ReadOnly, Resolution::AskAPerson),
@@ -351,17 +343,36 @@ impl Refusal {
         match &self.reason {
             Reason::Stale(stale) => (stale.expected.digest(), stale.actual.digest()),
             Reason::Unread { actual } => (None, actual.digest()),
+            Reason::PremiseChanged(files) => {
+                files.first().map_or((None, None), |file| (file.known.digest(), file.now.digest()))
+            }
             _ => (None, None),
+        }
+    }
+
+    /// The file that the hashes are about: the one that was to be changed, or the first one that must be read again.
+    fn subject(&self) -> &FilePath {
+        match &self.reason {
+            Reason::PremiseChanged(files) => files.first().map_or(&self.path, |file| &file.path),
+            _ => &self.path,
+        }
+    }
+
+    /// The files that were changed since the agent read them, if that is the reason.
+    pub fn premises(&self) -> &[ChangedPremise] {
+        match &self.reason {
+            Reason::PremiseChanged(files) => files,
+            _ => &[],
         }
     }
 
     /// The rendering for controllers.
     pub fn payload(&self) -> Payload {
         let (expected_hash, actual_hash) = self.hashes();
-        let path = self.path.as_path();
+        let path = self.subject().as_path();
         Payload {
             error_type: self.error_type(),
-            file_path: self.path.to_string(),
+            file_path: self.subject().to_string(),
             expected_hash,
             actual_hash,
             resolution: self.resolution(),
@@ -376,9 +387,10 @@ impl Refusal {
         Report {
             error_type: self.error_type(),
             message,
-            details: Details { path: self.path.to_string(), baseline_hash, current_disk_hash },
+            details: Details { path: self.subject().to_string(), baseline_hash, current_disk_hash },
             recovery_hint: recovery_hint.into(),
             unfinished: self.unfinished().cloned(),
+            changed: self.premises().iter().map(ChangedPremise::in_report).collect(),
         }
     }
 
@@ -433,6 +445,7 @@ impl Refusal {
                 "Make the change in your own working tree. If it must be made there, ask a person: they can start you in that \
                  tree, or set `stay = false` under `[git]`.",
             ),
+            Reason::PremiseChanged(files) => premise::words(files),
             Reason::NotAFile => (
                 "The target is not a regular file.".into(),
                 "Choose the path of a file, not of a directory or a device.",

@@ -332,8 +332,8 @@ impl TurnState for SharedTurn {
 }
 
 /// A stamp as one word, before the hash.
-fn stamp_word(Stamp { device, inode, size, modified, changed }: &Stamp) -> String {
-    format!("{device}:{inode}:{size}:{modified}:{changed}:")
+fn stamp_word(stamp: &Stamp) -> String {
+    stamp.word() + ":"
 }
 
 fn led_to(leads: &Path, name: &Path) -> Result<Option<FilePath>> {

@@ -3,8 +3,11 @@
 //! The rules are those of every other change: the same locks and reservations, the same baselines, the same refusals and
 //! ledger lines. Only the baseline can come from the program itself: what it has read, it may overwrite.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use jiff::Timestamp;
 
 use crate::change::{Action, Change, Expected};
 use crate::commit::{file_changed, put_back};
@@ -18,6 +21,7 @@ use crate::judge::judge_now;
 pub use crate::look::Look;
 use crate::look::READ_WAIT;
 use crate::lost_claim::fenced_by_now;
+use crate::open_turn;
 use crate::other_tree;
 use crate::path::FilePath;
 use crate::place::Way;
@@ -168,10 +172,12 @@ impl<'a> SupervisedProgram<'a> {
         let change = Change::new(path, action);
         let reason = match states {
             // What the program has read, its agent has not seen.
-            states if states.contains(&look.state) && deletes => {
-                unfinished.judge(&self.request, &way.path, &change)?.1
+            states if states.contains(&look.state) => {
+                let harm =
+                    if deletes { unfinished.judge(&self.request, &way.path, &change)?.1 } else { None };
+                let premises = unfinished.changed_premises(&self.request, &way.path)?;
+                harm.or_else(|| (!premises.is_empty()).then_some(Reason::PremiseChanged(premises)))
             }
-            states if states.contains(&look.state) => None,
             states => {
                 let expected = states.first().map_or(Expected::Baseline, |first| Expected::state(*first));
                 self.request.turn.about_to_change(&way.names, &way.path)?;
@@ -247,6 +253,7 @@ impl<'a> SupervisedProgram<'a> {
             let made = MadeChange { path: way.path.clone(), before, after };
             append(root, &[self.line(&stage.id, &made)])?;
             self.request.turn.wrote(&way.path, after)?;
+            open_turn::changed(root, self.request.turn.id(), &[(&way.path, before, after)]);
             drop(old);
             check_later(root, stage);
             return Ok(Ok(Some(made)));
@@ -307,9 +314,21 @@ impl<'a> SupervisedProgram<'a> {
         }
     }
 
-    /// Records what the program read, and how much of it the agent got to see.
-    pub fn record_reads(&self, reads: &[(FilePath, FileState)], shown: Extent) -> Result<()> {
-        reads.iter().try_for_each(|(path, state)| self.request.turn.observe(path, *state, shown))
+    /// Records what the program read, and how much of it the agent got to see. The agent asked for the files that are named.
+    pub fn record_reads(
+        &self,
+        reads: &[(FilePath, FileState)],
+        shown: Extent,
+        named: &HashSet<PathBuf>,
+    ) -> Result<()> {
+        let Request { root, turn, .. } = self.request;
+        for (path, state) in reads {
+            turn.observe(path, *state, shown)?;
+            if named.contains(path.as_path()) {
+                open_turn::read(root, turn.id(), path, (*state, shown), Timestamp::UNIX_EPOCH);
+            }
+        }
+        Ok(())
     }
 
     /// Records what the program changed: one ledger line for each file, and the agent's new baselines.
@@ -319,6 +338,8 @@ impl<'a> SupervisedProgram<'a> {
             self.request.turn.wrote(&made.path, made.after)?;
             lines.push(self.line(&ChangeId::new(self.request.root.now())?, made));
         }
+        let made: Vec<_> = changes.iter().map(|made| (&made.path, made.before, made.after)).collect();
+        open_turn::changed(self.request.root, self.request.turn.id(), &made);
         append(self.request.root, &lines)
     }
 

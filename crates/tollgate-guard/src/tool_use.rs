@@ -16,6 +16,7 @@ use crate::git_rules::{self, GitStep, judge_step};
 use crate::guard::lock;
 use crate::judge::{by_mode, judge_now};
 use crate::look::Look;
+use crate::open_turn;
 use crate::path::{EscapedPath, FilePath};
 use crate::place::Way;
 use crate::recovery;
@@ -220,6 +221,7 @@ pub(crate) fn after(root: &Root, turn: &dyn TurnState, ticket: Ticket, result: T
         turn.used(&names.map(|(name, _)| name.clone()).collect::<Vec<_>>(), path)
     };
     let mut ended = Ok(());
+    let since = root.now();
     // If the file changed during the read, nobody knows which of the two states the agent saw. With the older one, a later write
     // may be refused. With the newer one, an update might be lost.
     for (path, whole, seen) in ticket.reads {
@@ -234,6 +236,7 @@ pub(crate) fn after(root: &Root, turn: &dyn TurnState, ticket: Ticket, result: T
             && now.state == seen
         {
             now.keep_text(turn);
+            open_turn::read(root, turn.id(), &path, (seen, extent), since);
         }
     }
     let paths = ticket.changes.into_iter().map(|(path, before)| (FilePath::trusted(path), before));
@@ -261,6 +264,7 @@ pub(crate) fn after(root: &Root, turn: &dyn TurnState, ticket: Ticket, result: T
             return turn.made_link(path, link, &target);
         }
         lines.push(applied_line(&request, key, before, now.state)?);
+        open_turn::changed(root, turn.id(), &[(path, before, now.state)]);
         now.keep(root, path);
         let known = ticket.known.iter().find(|(there, _)| there == path.as_path());
         turn.wrote(path, known.map_or(now.state, |(_, known)| *known))?;
@@ -299,7 +303,7 @@ pub(crate) fn look_again(request: &Request<'_>, files: &[FilePath], since: Times
         let lines: &Vec<Line> = match &mut lines {
             Some(lines) => lines,
             // An older line proves nothing: the agent may have seen after it that someone had changed the file back.
-            none => none.insert(newest_lines(request)?.filter(|line| line.time >= since).collect()),
+            none => none.insert(newest_lines(request.root)?.filter(|line| line.time >= since).collect()),
         };
         let key = request.key(path).display().to_string();
         if is_own_change(turn.agent(), lines, &key, before, now.state) {

@@ -20,6 +20,8 @@ use crate::explain::observe;
 use crate::look::Look;
 use crate::other_tree;
 use crate::path::FilePath;
+use crate::premise::ChangedPremise;
+use crate::premises;
 use crate::protected::is_of_git;
 use crate::refusal::{ChangedBy, Harm, Reason, Stale};
 use crate::repository::{ChangedRepository, Moment};
@@ -28,7 +30,7 @@ use crate::turn::{Extent, FileState};
 use tollgate_base::digest::Digest;
 use tollgate_base::error::Result;
 use tollgate_base::event::{Event, Mutation, UnfinishedWork};
-use tollgate_base::settings::Unfinished;
+use tollgate_base::settings::{Premises, Unfinished};
 use tollgate_base::working_tree::WorkingTree;
 
 /// A turn in which nothing was changed for this long has probably ended without a word.
@@ -58,6 +60,8 @@ pub(crate) struct UnfinishedFiles {
     noted: Vec<(FilePath, Reason)>,
     /// The other working tree that a folder is in.
     others: HashMap<PathBuf, Option<PathBuf>>,
+    /// The files that the agent has read, and that were changed since.
+    premises: Option<Vec<ChangedPremise>>,
 }
 
 /// What git has said about a working tree.
@@ -175,6 +179,23 @@ impl UnfinishedFiles {
             self.others.insert(folder.to_owned(), other_tree::tree_around(request, folder)?);
         }
         self.others[folder].as_ref().map_or(Ok(false), |tree| other_tree::is_file_of(tree, path))
+    }
+
+    /// The files that the agent must read again before it changes this one, because somebody has changed them since it read them. The file
+    /// itself is compared anyway.
+    pub(crate) fn changed_premises(
+        &mut self,
+        request: &Request<'_>,
+        path: &FilePath,
+    ) -> Result<Vec<ChangedPremise>> {
+        if request.root.settings().guard.premises != Premises::Refuse || is_of_git(path.as_path()) {
+            return Ok(Vec::new());
+        }
+        let changed = match &self.premises {
+            Some(changed) => changed,
+            None => self.premises.insert(premises::changed(request.root, request.turn)?),
+        };
+        Ok(changed.iter().filter(|premise| premise.path != *path).cloned().collect())
     }
 
     /// The unfinished files below a folder that the agent has not seen, and that it would move away with the folder.

@@ -2,10 +2,13 @@
 //!
 //! Opening a workspace heals what a crash left. Changes by agents go through [`crate::gate`].
 
+use std::fmt;
 use std::fs::Metadata;
 use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
+
+use jiff::Timestamp;
 
 pub use crate::conflict::RefusedTexts;
 use crate::conflict::{self, Conflict};
@@ -13,6 +16,8 @@ use crate::content::Content;
 use crate::folder::{self, Listing};
 use crate::git_rules;
 use crate::heal::{self, heal};
+use crate::notes;
+use crate::open_turn;
 use crate::other_tree;
 pub use crate::other_tree::{Beginning, TreesBeside};
 use crate::path::FilePath;
@@ -26,7 +31,7 @@ use crate::session::Known;
 pub use crate::state_folder::{
     STATE_FOLDER, STATE_VERSION, find_root, has_state, is_checkout, read_settings,
 };
-use crate::turn::FileState;
+use crate::turn::{Extent, FileState, TurnState};
 use tollgate_base::digest::Digest;
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::ledger::Line;
@@ -83,6 +88,20 @@ impl Workspace {
         git_rules::shown_stashes(self, is_shown)
     }
 
+    /// What an agent should hear now, and has not heard in this turn: which files that it has read were changed by others, and which agents
+    /// work on the same files. Empty if there is nothing. To be asked for only if the agent gets to see it. Paths in this folder are
+    /// shown relative to it.
+    pub fn notes(&self, turn: &dyn TurnState, folder: &Path) -> Result<String> {
+        notes::notes(self, turn, folder)
+    }
+
+    /// A command that names this file has shown all of it to the agent: these bytes, which it read after this time, in nanoseconds since
+    /// 1970.
+    pub fn was_shown(&self, turn: &dyn TurnState, path: &FilePath, digest: Digest, since: i128) {
+        let since = Timestamp::from_nanosecond(since).unwrap_or(Timestamp::UNIX_EPOCH);
+        open_turn::read(self, turn.id(), path, (FileState::Present(digest), Extent::Whole), since);
+    }
+
     /// Lists a folder.
     pub fn list(&self, path: impl AsRef<Path>) -> Result<Outcome<Listing>> {
         folder::list(self, path.as_ref())
@@ -137,6 +156,12 @@ impl Workspace {
     /// of the refusal; `None` if the texts are no longer kept, or this is another line.
     pub fn refused_texts(&self, line: &Line) -> Result<Option<RefusedTexts>> {
         conflict::texts(self, line)
+    }
+}
+
+impl fmt::Debug for Workspace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Workspace").field(&self.path()).finish()
     }
 }
 

@@ -78,6 +78,7 @@
 //! - [`event`]: everything that is recorded. [`ledger`]: the record, one line each, with a chain of hashes.
 //! - [`audit`]: whether a ledger proves both promises.
 //! - [`recovery`]: the bytes that guarded writes replaced. [`conflict`]: what refused writes ran into. [`content`]: all bytes that are kept, by their hash.
+//! - [`overlap`]: who works here, and on which files several agents work; [`premise`]: a file that was changed after an agent had read it.
 //! - [`unfinished_list`]: whose unfinished files are in a working tree. [`folder`]: listing folders. [`edit`], [`part`]: what to replace in a file, and what to read of it.
 //! - [`commit`]: how files are changed so that nothing is lost, step by step.
 //!
@@ -111,7 +112,8 @@ pub mod worktree;
 pub use tollgate_base::{audit, digest, error, event, ledger, name, settings, visible};
 pub use tollgate_guard::{
     Swept, change_list, commit, conflict, content, edit, folder, gate, git_config, guard, history, merge,
-    own_commit, part, path, protected, recovery, refusal, shared_turn, turn, unfinished_list, workspace,
+    open_turn, overlap, own_commit, part, path, premise, protected, recovery, refusal, shared_turn, turn,
+    unfinished_list, workspace,
 };
 pub use tollgate_vault as vault;
 

@@ -167,6 +167,7 @@ words! {
         TextNotFound = "TEXT_NOT_FOUND",
         Fenced = "FENCED",
         OtherTree = "OTHER_TREE",
+        PremiseChanged = "PREMISE_CHANGED",
     }
 }
 
@@ -174,7 +175,12 @@ impl ErrorType {
     /// Whether the refusal kept somebody's work: a conflict, and not a mistake of the caller or a closed path.
     pub fn is_conflict(self) -> bool {
         match self {
-            Self::StaleFile | Self::FileBusy | Self::UnreadFile | Self::Fenced | Self::OtherTree => true,
+            Self::StaleFile
+            | Self::FileBusy
+            | Self::UnreadFile
+            | Self::Fenced
+            | Self::OtherTree
+            | Self::PremiseChanged => true,
             Self::UnreadableFile
             | Self::OutsideWorkspace
             | Self::ProtectedPath

@@ -366,16 +366,15 @@ impl Hook {
         if is_set_up && !roots.contains(&home) {
             roots.push(home);
         }
-        let mut answer = None;
+        let mut said: Vec<String> = Vec::new();
         let done = self.everywhere(roots, |acting| {
-            let told = acting.after(call, aftermath)?;
-            answer = answer.take().or(told);
+            said.extend(acting.after(call, aftermath)?);
             Ok(())
         });
-        match answer {
-            Some(answer) => Ok(Some(answer)),
-            None => done.map(|()| None),
+        if said.is_empty() {
+            return done.map(|()| None);
         }
+        Ok(self.host.tell(&said.join("\n")))
     }
 
     /// A turn begins or ends, in every workspace that knows the agent.
@@ -388,9 +387,16 @@ impl Hook {
             roots.push(home);
         }
         let number = self.heard.turn.as_deref();
+        let mut said: Vec<String> = Vec::new();
         self.everywhere(roots, |acting| {
             match &self.heard.event {
-                HookEvent::Prompt => acting.session.next_turn(acting.gate, number)?,
+                HookEvent::Prompt => {
+                    // The turn that ends here is what the agent still remembers.
+                    if self.host.tell_at_prompt("").is_some() {
+                        said.extend(acting.notes());
+                    }
+                    acting.session.next_turn(acting.gate, number)?;
+                }
                 // The turn continues: the agent may get more work, and still knows what it has read.
                 HookEvent::Stopped => acting.session.settle_all(acting.gate)?,
                 HookEvent::Gone => acting.session.close(acting.gate)?,
@@ -398,7 +404,7 @@ impl Hook {
             }
             Ok(())
         })?;
-        Ok(None)
+        Ok(if said.is_empty() { None } else { self.host.tell_at_prompt(&said.join("\n")) })
     }
 
     /// Acts in all these workspaces, that of the agent's folder first, even if one of them fails. Returns the first fault.

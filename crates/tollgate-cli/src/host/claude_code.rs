@@ -114,6 +114,10 @@ impl Host for ClaudeCode {
         Some(tell(words))
     }
 
+    fn tell_at_prompt(&self, words: &str) -> Option<Value> {
+        Some(tell_at_prompt(words))
+    }
+
     fn greet(&self, words: &str) -> Option<Value> {
         Some(json!({"hookSpecificOutput": {"hookEventName": "SessionStart", "additionalContext": words}}))
     }
@@ -268,6 +272,10 @@ pub(super) fn block(reason: &str) -> Value {
 
 pub(super) fn tell(words: &str) -> Value {
     json!({"hookSpecificOutput": {"hookEventName": "PostToolUse", "additionalContext": words}})
+}
+
+pub(super) fn tell_at_prompt(words: &str) -> Value {
+    json!({"hookSpecificOutput": {"hookEventName": "UserPromptSubmit", "additionalContext": words}})
 }
 
 /// Any text may be the event before a tool, unless it names another event.

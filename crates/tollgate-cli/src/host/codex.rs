@@ -106,6 +106,10 @@ impl Host for Codex {
         Some(claude_code::tell(words))
     }
 
+    fn tell_at_prompt(&self, words: &str) -> Option<Value> {
+        Some(claude_code::tell_at_prompt(words))
+    }
+
     fn setup(&self) -> Setup {
         let say = || command(self.name());
         let entries = grouped(

@@ -102,6 +102,10 @@ impl Host for Gemini {
         Some(json!({"hookSpecificOutput": {"hookEventName": "AfterTool", "additionalContext": words}}))
     }
 
+    fn tell_at_prompt(&self, words: &str) -> Option<Value> {
+        Some(json!({"hookSpecificOutput": {"hookEventName": "BeforeAgent", "additionalContext": words}}))
+    }
+
     fn greet(&self, words: &str) -> Option<Value> {
         Some(json!({"hookSpecificOutput": {"hookEventName": "SessionStart", "additionalContext": words}}))
     }

@@ -56,6 +56,12 @@ pub(crate) trait Host: Sync {
     /// The answer after a tool that gives the agent a message; `None` if the program does not support that.
     fn tell(&self, words: &str) -> Option<Value>;
 
+    /// The answer to a prompt of a person that gives the agent a message beside it; `None` if the program does not support that.
+    fn tell_at_prompt(&self, words: &str) -> Option<Value> {
+        let _ = words;
+        None
+    }
+
     /// The answer at the start of a session that gives the agent a message; `None` if `init` installs no hook for that, or the
     /// program has none.
     fn greet(&self, words: &str) -> Option<Value> {

@@ -38,6 +38,14 @@ impl Invocation {
         Err(why_not.into())
     }
 
+    /// What the agent of the given turn should hear, once the call is answered. If that cannot be found out, nothing.
+    pub(crate) fn notes(&self) -> String {
+        let Some(workspace) = self.turn_used.get() else { return String::new() };
+        let folder = self.viewpoint().base.unwrap_or_default();
+        let notes = self.shared_turn().ok().and_then(|(_, turn)| workspace.notes(&turn, &folder).ok());
+        notes.unwrap_or_default()
+    }
+
     /// All existing folders with turns.
     pub(crate) fn existing_turns(&self) -> Result<Vec<SharedTurns>, Fault> {
         self.existing_turn_places()?.iter().map(TurnPlace::open).collect()

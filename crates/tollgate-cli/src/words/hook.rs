@@ -53,6 +53,15 @@ fn refusal_words(view: &Viewpoint, refusal: &Refusal, again: bool) -> String {
                 "`{path}` is busy: `{holder}` is about to write it. Wait a moment, read `{path}` again, then retry."
             )
         }
+        Reason::PremiseChanged(files) => {
+            let files: Vec<String> =
+                files.iter().map(|file| file.sentence(&shown(view, file.path.as_path()), view.now)).collect();
+            format!(
+                "`{path}` cannot be changed yet: {}. Read again what was changed, check whether your change is still right, \
+                 then make it.",
+                files.join("; ")
+            )
+        }
         _ => {
             let report = refusal.report();
             format!("`{path}`: {} {}", plain(&report.message), plain(&report.recovery_hint))

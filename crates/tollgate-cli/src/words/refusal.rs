@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use tollgate::guard::Refused;
+use tollgate::premise::ChangedPremise;
 use tollgate::refusal::{Reason, Refusal, Stale};
 use tollgate::turn::FileState;
 use tollgate::visible::plain;
@@ -83,6 +84,7 @@ fn refusal_words(view: &Viewpoint, refusal: &Refusal) -> String {
             format!("the old text occurs {found} times in `{path}`\n  looked for  {}", plain(text)),
             "give more of the lines around it, so that it is unique, or replace all with `--all`".into(),
         ),
+        Reason::PremiseChanged(files) => return premise_words(view, &path, files),
         // A later library may have reasons that this file does not know. Its report has a sentence for each.
         _ => {
             let report = refusal.report();
@@ -90,6 +92,15 @@ fn refusal_words(view: &Viewpoint, refusal: &Refusal) -> String {
         }
     };
     format!("refused: {fact}\nhint: {hint}")
+}
+
+fn premise_words(view: &Viewpoint, path: &str, files: &[ChangedPremise]) -> String {
+    let mut words = format!("refused: `{path}` was not changed, because your work rests on files that were");
+    for file in files {
+        let sentence = file.sentence(&shown(view, file.path.as_path()), view.now);
+        words += &format!("\n  {sentence}");
+    }
+    words + "\nhint: read these files again, check whether your change is still right, then make it"
 }
 
 fn stale_words(view: &Viewpoint, path: &str, stale: &Stale) -> String {

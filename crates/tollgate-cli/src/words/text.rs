@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use tollgate::turn::FileState;
+pub(crate) use tollgate::visible::ago;
 use tollgate::visible::plain;
 
 /// The place and the time of the reader of a message.
@@ -54,16 +55,6 @@ pub(super) fn hash_or_none(state: FileState) -> String {
         FileState::Present(digest) => digest.short(),
         FileState::Absent => "no file".into(),
         FileState::Unreadable => "unreadable".into(),
-    }
-}
-
-pub(crate) fn ago(now: Timestamp, then: Timestamp) -> String {
-    let seconds = now.duration_since(then).as_secs().max(0);
-    match seconds {
-        0..120 => format!("{seconds} s ago"),
-        120..7_200 => format!("{} min ago", seconds / 60),
-        7_200..172_800 => format!("{} h ago", seconds / 3_600),
-        _ => format!("{} days ago", seconds / 86_400),
     }
 }
 

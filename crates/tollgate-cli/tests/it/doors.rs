@@ -139,10 +139,15 @@ enum Step {
     NextTurn,
     SomebodySaves(&'static str),
     SomebodyDeletes,
+    /// The same with another file, on which the agent's work rests.
+    ReadsOther,
+    SomebodySavesOther(&'static str),
     /// Refused, with these texts as the expected one and as the one on disk.
     IsRefused(&'static str, Option<&'static str>, Option<&'static str>),
 }
-use Step::{IsRefused, NextTurn, Reads, SomebodyDeletes, SomebodySaves, Writes};
+use Step::{
+    IsRefused, NextTurn, Reads, ReadsOther, SomebodyDeletes, SomebodySaves, SomebodySavesOther, Writes,
+};
 
 const STALE: &str = "STALE_FILE";
 
@@ -206,6 +211,37 @@ const CASES: &[(&str, &str, &[Step])] = &[
         "a",
         &[Reads, NextTurn, SomebodySaves("one"), Writes("mine"), IsRefused(STALE, None, Some("one"))],
     ),
+    // What the agent's work rests on was changed.
+    (
+        "premises = \"refuse\"",
+        "a",
+        &[
+            SomebodySavesOther("one"),
+            ReadsOther,
+            Writes("mine"),
+            SomebodySavesOther("two"),
+            Writes("more"),
+            IsRefused("PREMISE_CHANGED", Some("one"), Some("two")),
+            ReadsOther,
+            Writes("more"),
+        ],
+    ),
+    (
+        "premises = \"refuse\"",
+        "a",
+        &[
+            SomebodySavesOther("one"),
+            ReadsOther,
+            SomebodySavesOther("two"),
+            SomebodySavesOther("one"),
+            Writes("mine"),
+        ],
+    ),
+    (
+        "premises = \"refuse\"",
+        "a",
+        &[SomebodySavesOther("one"), ReadsOther, NextTurn, SomebodySavesOther("two"), Writes("mine")],
+    ),
     // Nobody may change these.
     (
         "protected = [\"locked\"]",
@@ -241,6 +277,8 @@ fn every_door_gives_the_same_answer() {
                     }
                     NextTurn => door.turns(),
                     SomebodySaves(text) => world.puts(file, text),
+                    ReadsOther => door.reads("other"),
+                    SomebodySavesOther(text) => world.puts("other", text),
                     SomebodyDeletes => fs::remove_file(world.path(file)).unwrap(),
                     IsRefused(kind, expected, actual) => {
                         let refused = answer.take().unwrap_or_else(|| panic!("{what}: not refused"));

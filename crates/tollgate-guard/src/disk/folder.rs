@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
 
+use crate::file_state::Stamp;
 use tollgate_base::error::{At, Fault, Result};
 use tollgate_base::file::has_one_journal;
 use tollgate_base::private;
@@ -160,4 +161,17 @@ pub(crate) fn modified(path: &Path) -> Option<Timestamp> {
 /// When the metadata of a file last changed, by the clock of the file system, in nanoseconds since 1970.
 pub(crate) fn changed_at(found: &std::fs::Metadata) -> i128 {
     i128::from(found.ctime()) * 1_000_000_000 + i128::from(found.ctime_nsec())
+}
+
+/// The stamp of a file, by its path and without opening it. `None` if there is no regular file.
+pub(crate) fn stamp_at(path: &Path) -> Option<Stamp> {
+    let found = std::fs::symlink_metadata(path).ok().filter(std::fs::Metadata::is_file)?;
+    let modified = i128::from(found.mtime()) * 1_000_000_000 + i128::from(found.mtime_nsec());
+    Some(Stamp {
+        device: found.dev(),
+        inode: found.ino(),
+        size: found.size(),
+        modified,
+        changed: changed_at(&found),
+    })
 }

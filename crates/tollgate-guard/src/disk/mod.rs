@@ -9,7 +9,7 @@ mod spelling;
 mod spot;
 mod target;
 
-pub(crate) use folder::{Folder, changed_at, gone_is_none, modified, no_folder_is_none};
+pub(crate) use folder::{Folder, changed_at, gone_is_none, modified, no_folder_is_none, stamp_at};
 pub(crate) use spelling::listed_name;
 pub(crate) use spot::{Found, Linked, Spot, Swap};
 pub(crate) use target::{Model, Ownership, Quiet, Target};

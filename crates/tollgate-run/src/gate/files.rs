@@ -3,6 +3,7 @@
 //! The baseline of a change is what the command itself has seen: what it read, or what it wrote. Where it has seen nothing,
 //! it is what the agent knew before. Only the guard compares.
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -334,7 +335,11 @@ impl<'a> Files<'a> {
 
     /// Records what the command has read and changed since the last time. `last`: all its processes have ended. Otherwise a
     /// change that may still be under way is left for later.
-    pub(super) fn settle(&mut self, last: bool, reads_count: ReadsCount) -> Result<LearnedFiles> {
+    pub(super) fn settle(
+        &mut self,
+        last: bool,
+        (reads_count, named): (ReadsCount, &HashSet<PathBuf>),
+    ) -> Result<LearnedFiles> {
         self.learn()?;
         let (mut reads, mut changes, mut seen) = (Vec::new(), Vec::new(), Vec::new());
         for (path, known) in &mut self.memory.known {
@@ -372,7 +377,7 @@ impl<'a> Files<'a> {
         if reads_count == ReadsCount::Seen {
             // A command that reads many files searches them: the agent has seen little of each.
             let shown = if seen.len() <= MOST_SHOWN { Extent::Whole } else { Extent::Part };
-            self.program.record_reads(&seen, shown)?;
+            self.program.record_reads(&seen, shown, named)?;
         }
         self.program.record_changes(&changes)?;
         changes.append(&mut self.memory.made);

@@ -5,6 +5,7 @@
 //! that what is meant for the command does not end it. If it dies all the same, the command dies, and every supervised call
 //! of what the command has started fails.
 
+use std::collections::HashSet;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -137,7 +138,8 @@ impl Guarding {
         reap();
         let is_used = !self.wait_for_a_call(Some(&Timespec::default()))?.contains(PollFlags::HUP);
         let mut files = Files::new(gate, request.turn, &mut self.memory);
-        let LearnedFiles { reads, changes } = files.settle(!is_used, request.reads_count)?;
+        let LearnedFiles { reads, changes } =
+            files.settle(!is_used, (request.reads_count, &request.named_files()))?;
         let refused = files.refused();
         let fault = self.fault.take().map(RunNote::NotJudged);
         let relative = |path: &Path| path.strip_prefix(root).unwrap_or(path).to_owned();
@@ -171,7 +173,8 @@ impl Guarding {
                 self.answer_one(gate, turn)?;
             } else if ready.contains(PollFlags::HUP) {
                 // What it read, the agent does not get to see.
-                Files::new(gate, turn, &mut self.memory).settle(true, ReadsCount::Later)?;
+                Files::new(gate, turn, &mut self.memory)
+                    .settle(true, (ReadsCount::Later, &HashSet::new()))?;
                 return self.folder.remove();
             }
             reap();

@@ -463,11 +463,15 @@ impl Transaction {
         // git compares files, and shows little of them.
         let by_git = reads.iter().any(|(path, _)| path.ends_with(".git/index"));
         let shown = if by_git { Extent::Part } else { shown };
+        let named = request.named_files();
         let mut counted = Vec::with_capacity(reads.len());
         for (path, touched) in reads {
             if let (Some(digest), ReadsCount::Seen) = (touched.at_start, request.reads_count) {
                 let file = gate.workspace().canonical(&path)?;
                 request.turn.observe(&file, FileState::Present(digest), shown)?;
+                if shown == Extent::Whole && named.contains(&self.root.join(&path)) {
+                    gate.workspace().was_shown(request.turn, &file, digest, self.start);
+                }
             }
             counted.push(ReadFile { path, sha256: touched.at_start });
         }

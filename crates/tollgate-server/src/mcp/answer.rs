@@ -68,6 +68,14 @@ impl ToolAnswer {
         self.with_meta("sha256", json!(sha256))
     }
 
+    /// Adds notes for the model, as the last item. Programs get what they would get without them.
+    pub(crate) fn with_notes(mut self, notes: String) -> Self {
+        if !notes.is_empty() {
+            self.content.push(Item::Text(notes));
+        }
+        self
+    }
+
     /// The size of the answer as JSON, in bytes. `None` if it is larger than [`LARGEST`]. JSON can be six times as large as
     /// what it holds: a NUL byte becomes `\u0000`.
     pub(crate) fn encoded(&self) -> Option<usize> {

@@ -109,6 +109,11 @@ impl McpConnection {
         self.begin_locked(&mut turns)
     }
 
+    /// The running turn, if there is one.
+    pub(super) fn has_running(&self) -> Option<Arc<RunningTurn>> {
+        lock(&self.turns).running.clone()
+    }
+
     /// Begins a turn, which is then the running one.
     pub(super) fn begin(&self) -> Result<Arc<RunningTurn>> {
         self.begin_locked(&mut lock(&self.turns))

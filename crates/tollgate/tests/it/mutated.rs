@@ -131,3 +131,26 @@ fn a_journal_that_leads_out_of_the_workspace_is_damaged() {
         assert_eq!(fs::read_to_string(keep.path().join("a.txt")).unwrap(), "outside");
     }
 }
+
+#[test]
+fn a_mutated_record_of_a_turn_shows_what_can_be_read_of_it() {
+    let world = Surrounded::new();
+    fs::create_dir(world.state.join("open")).unwrap();
+    let (one, two) = (Digest::of(b"one"), Digest::of(b"two"));
+    let line = |text: &str| format!("tollgate-turn 1 blue 1763500000000\n{text}\n");
+    let records = [
+        line(&format!("R 1763500000001 1:2:3:4:5 {one} src=a.rs\nW 1763500000002 {one} {two} src=a.rs")),
+        line(&format!("R 1763500000001 - {one} ..=..=a.txt\nS 1:2:3:-4:5 absent a.txt\nT {two} =etc=passwd")),
+        line(&format!("W 1763500000001 absent {one} a.txt\nO red =w src=a.rs\nW 1 unreadable absent b")),
+    ];
+    let workspace = Workspace::open(&world.root, Options::default()).unwrap();
+    fuzz("open turn", &records, |bytes| {
+        fs::write(world.state.join("open/t-0123456789abcdef"), bytes).unwrap();
+        fs::write(world.state.join("open/t-fedcba9876543210"), &records[0]).unwrap();
+        for turn in tollgate::overlap::open_turns(&workspace).unwrap() {
+            let files = turn.files_read().len() + turn.files_changed().len();
+            assert!(files <= 2 * bytes.len().max(records[0].len()));
+        }
+        tollgate::overlap::list(&workspace).unwrap();
+    });
+}

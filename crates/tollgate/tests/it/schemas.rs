@@ -55,6 +55,12 @@ fn every_kind_of_refusal_matches_the_schemas() {
     refusals.push(agent.writes("a", "x").refused_stale());
     world.outsider_removes("a");
     refusals.push(agent.writes("a", "x").refused_stale());
+    let resting = World::with("[guard]\npremises = \"refuse\"");
+    let agent = resting.agent("green");
+    resting.outsider_writes("a", "one");
+    agent.reads("a");
+    resting.outsider_writes("a", "two");
+    refusals.push(agent.writes("b", "x").refused(ErrorType::PremiseChanged));
     for refused in &refusals {
         let json = serde_json::to_value(refused.payload()).unwrap();
         assert!(payload.is_valid(&json), "{json}");

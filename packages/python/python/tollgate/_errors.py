@@ -86,6 +86,10 @@ class OtherTree(Refused):
     """The file is in another working tree of the repository than the one in which the agent began."""
 
 
+class PremiseChanged(Refused):
+    """Files that the turn has read were changed since: read them again first (`premises = "refuse"`)."""
+
+
 class Denied(TollgateError):
     """The vault did not give the task, or the caller does not own it."""
 
@@ -152,6 +156,7 @@ _REFUSALS: dict[str, type[Refused]] = {
     "TEXT_NOT_FOUND": TextNotFound,
     "FENCED": Fenced,
     "OTHER_TREE": OtherTree,
+    "PREMISE_CHANGED": PremiseChanged,
 }
 
 

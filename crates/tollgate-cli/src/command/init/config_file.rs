@@ -32,6 +32,12 @@ unread = "known"
 #   "allow"   make it
 unfinished = "refuse"
 
+# What an agent hears of files that it has read in its turn, and that somebody else has changed since:
+#   "note"    it is told, once, with a diff
+#   "refuse"  it is told, and may write nothing until it has read them again
+#   "off"     nothing
+premises = "note"
+
 # "enforce" refuses stale writes, "observe" only records them in the ledger, "off" checks nothing.
 # mode = "enforce"
 

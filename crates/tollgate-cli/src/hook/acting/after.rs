@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use serde_json::Value;
 use tollgate::digest::Digest;
 use tollgate::error::Fault;
 use tollgate::gate::{Ticket, ToolResult};
@@ -27,7 +26,7 @@ impl Acting<'_> {
         &self,
         call: &Call,
         aftermath: &ToolReport,
-    ) -> Result<Option<Value>, CliError> {
+    ) -> Result<Option<String>, CliError> {
         let Some((mut pending, since)) = self.session.take(&self.name_of(call))? else { return Ok(None) };
         let is_named = pending.ticket.as_ref().is_some_and(|ticket| ticket.changes().next().is_some());
         let may_change = is_named || matches!(call.effects, ToolEffects::Shell { .. });
@@ -37,8 +36,13 @@ impl Acting<'_> {
             let _ = self.session.settle(self.gate, pending);
         }
         match settled {
-            Err(error) if may_change => Ok(self.host.tell(&words::hook_not_recorded(&error))),
-            settled => settled,
+            Err(error) if may_change => Ok(Some(words::hook_not_recorded(&error))),
+            Ok(lost) => {
+                let notes = if self.host.tell("").is_some() { self.notes() } else { None };
+                let said: Vec<String> = lost.into_iter().chain(notes).collect();
+                Ok(Some(said.join("\n")).filter(|said| !said.is_empty()))
+            }
+            Err(error) => Err(error),
         }
     }
 
@@ -49,7 +53,7 @@ impl Acting<'_> {
         aftermath: &ToolReport,
         pending: &mut PendingCall,
         since: CallTime,
-    ) -> Result<Option<Value>, CliError> {
+    ) -> Result<Option<String>, CliError> {
         // The call may have begun in a turn that has ended.
         let turn = match self.session.turn_of(&pending.turn)? {
             Some(turn) => turn,
@@ -118,7 +122,7 @@ impl Acting<'_> {
         let Some((path, before, text)) = lost else { return Ok(None) };
         // If the text cannot be kept, the agent is told of it all the same.
         let kept = self.gate.keep_overwritten(&turn, &path, before, text.as_bytes()).ok();
-        Ok(self.host.tell(&words::hook_lost(&self.invocation.viewpoint(), &path, text, kept.as_deref())))
+        Ok(Some(words::hook_lost(&self.invocation.viewpoint(), &path, text, kept.as_deref())))
     }
 
     /// The files that have text in them which the agent has not seen, because someone else saved them between the check and the

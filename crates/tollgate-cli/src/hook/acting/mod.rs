@@ -99,7 +99,16 @@ impl Acting<'_> {
         let payload = refused.payload();
         let actual = payload.actual_hash.map(|hash| hash.to_string()).unwrap_or_default();
         let again = self.session.was_told(format!("{}\0{}\0{actual}", call.tool, call.input).as_bytes());
-        words::hook_refused(&self.invocation.viewpoint(), refused, again, self.session.agent())
+        let refused = words::hook_refused(&self.invocation.viewpoint(), refused, again, self.session.agent());
+        // No hook comes after a tool that did not run.
+        [refused].into_iter().chain(self.notes()).collect::<Vec<_>>().join("\n")
+    }
+
+    /// What the agent should hear now, beside the answer to its call. If that cannot be found out, the answer is given without it.
+    pub(super) fn notes(&self) -> Option<String> {
+        let turn = self.session.any_turn().ok().flatten()?;
+        let folder = self.invocation.viewpoint().base.unwrap_or_default();
+        self.gate.workspace().notes(&turn, &folder).ok().filter(|notes| !notes.is_empty())
     }
 }
 

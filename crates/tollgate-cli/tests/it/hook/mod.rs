@@ -132,6 +132,11 @@ impl<'w> Program<'w> {
     }
 
     pub(crate) fn prompts(&self) {
+        assert_eq!(self.hears_at_prompt(), "");
+    }
+
+    /// A person sends a prompt. Returns what the agent is told beside it.
+    pub(crate) fn hears_at_prompt(&self) -> String {
         self.turn.set(self.turn.get() + 1);
         let mut payload = self.event([
             "UserPromptSubmit",
@@ -143,7 +148,7 @@ impl<'w> Program<'w> {
             "prompt_submit",
         ]);
         payload["prompt"] = "please".into();
-        self.says(&payload);
+        self.told(&payload)
     }
 
     pub(crate) fn stops(&self) {
@@ -385,6 +390,27 @@ impl<'w> Program<'w> {
         let output = self.does(tool);
         self.says(&self.after(tool, &call, &output));
         Came::Ran(output)
+    }
+
+    /// Uses a tool, and returns what the agent is told after it.
+    #[track_caller]
+    pub(crate) fn hears(&self, tool: &Tool<'_>) -> String {
+        self.calls.set(self.calls.get() + 1);
+        let call = format!("call-{}", self.calls.get());
+        assert_eq!(self.asks(&self.before(tool, &call)), None);
+        let output = self.does(tool);
+        self.told(&self.after(tool, &call, &output))
+    }
+
+    /// What a payload makes tollgate tell the agent.
+    fn told(&self, payload: &Value) -> String {
+        let ran = self.hook(payload);
+        let answer = if ran.stdout().is_empty() { return String::new() } else { ran.json() };
+        let told = match self.host {
+            "opencode" => &answer["note"],
+            _ => &answer["hookSpecificOutput"]["additionalContext"],
+        };
+        told.as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
     }
 
     /// Runs the program's own tool, without tollgate.

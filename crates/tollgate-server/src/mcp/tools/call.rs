@@ -37,6 +37,17 @@ impl ToolCall<'_> {
         })
     }
 
+    /// What the agent should hear beside the answer. If that cannot be found out, the answer is given without it.
+    pub(super) fn notes(&self) -> String {
+        let turn = match &self.named {
+            Some(turn) => Some(turn.clone()),
+            None if self.connection.remembers() => self.connection.has_running(),
+            None => None,
+        };
+        let workspace = self.gate.workspace();
+        turn.and_then(|turn| workspace.notes(turn.turn(), workspace.path()).ok()).unwrap_or_default()
+    }
+
     /// What must be on disk for a write to go through.
     pub(super) fn expected(&self, hash: Option<Digest>) -> Result<Expected, ToolAnswer> {
         match hash {

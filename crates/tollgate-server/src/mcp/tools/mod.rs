@@ -96,7 +96,8 @@ pub(super) fn call(
     };
     let tasks = connection.server().tasks();
     let call = ToolCall { tool: tool.name, connection, gate: &gate, tasks, named };
-    Some((tool.run)(&call, Value::Object(arguments)).unwrap_or_else(|answer| answer))
+    let answer = (tool.run)(&call, Value::Object(arguments)).unwrap_or_else(|answer| answer);
+    Some(answer.with_notes(call.notes()))
 }
 
 fn unknown_turn(id: &str) -> String {

@@ -34,6 +34,10 @@ fn write(site: &Site) -> String {
         let help = "Turns that commands and hooks share and that have not ended.";
         page.one("tollgate_turns_open", "gauge", help, turns as f64);
     }
+    if let Some(overlaps) = snapshot.overlaps {
+        let help = "Files on which several agents work in turns that have not ended.";
+        page.one("tollgate_overlapping_files", "gauge", help, overlaps as f64);
+    }
     if let Some(tasks) = &snapshot.tasks {
         gauges(&mut page, &snapshot, tasks);
     }

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use rustix::fs::Access;
 use tollgate::error::Result;
 use tollgate::name::Agent;
+use tollgate::overlap;
 use tollgate::tasks::VaultHome;
 use tollgate::vault::figures::{Figures, Tally};
 use tollgate::vault::state::State;
@@ -33,6 +34,8 @@ pub(crate) struct Snapshot {
     pub(crate) tasks: Option<TaskFigures>,
     /// Turns that commands and hooks share and that have not ended. `None` without an open workspace.
     pub(crate) open_turns: Option<usize>,
+    /// Files on which several agents work. `None` without an open workspace.
+    pub(crate) overlaps: Option<usize>,
 }
 
 /// The tasks.
@@ -76,6 +79,7 @@ impl Snapshot {
             agents: Vec::new(),
             tasks: None,
             open_turns: None,
+            overlaps: None,
         };
         match site.open() {
             Ok(Some(open)) => {
@@ -85,6 +89,7 @@ impl Snapshot {
                 }
                 let turns = open.turns.iter().map(|turns| turns.list().map_or(0, |turns| turns.len()));
                 snapshot.open_turns = Some(turns.sum());
+                snapshot.overlaps = overlap::list(open.gate.workspace()).ok().map(|files| files.len());
                 if let Err(fault) = snapshot.read_tasks(site, &open) {
                     snapshot.coordination = None;
                     snapshot.problems.push(fault.to_string());

@@ -10,6 +10,7 @@ use serde_json::json;
 use tollgate::error::Fault;
 use tollgate::event::{Event, RefusalStatus};
 use tollgate::ledger::{Ledger, LineDefect};
+use tollgate::overlap;
 use tollgate::settings::GuardMode;
 use tollgate::tasks::VaultHome;
 use tollgate::turn::TurnState;
@@ -39,9 +40,10 @@ const LISTED: usize = 100;
 /// Show what is guarded here, who works here, and what waits for a person
 ///
 /// Lists the agent programs that are used here with their hooks, their MCP registration and their last call; the running
-/// agents; the claimed tasks; the tasks that await approval; the writes that were refused since midnight UTC; how many files are
-/// unfinished, and whose they are; and problems, such as a ledger whose end is gone or an engine that does not answer. The exit
-/// code is 1 if something needs a person. `tollgate doctor` tests all of it, which takes longer.
+/// agents; the claimed tasks; the tasks that await approval; the writes that were refused since midnight UTC; how many files
+/// are unfinished, and whose they are; the files on which several agents work; and problems, such as a ledger whose end is gone
+/// or an engine that does not answer. The exit code is 1 if something needs a person. `tollgate doctor` tests all of it, which
+/// takes longer.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example
@@ -70,7 +72,7 @@ pub(crate) fn run(invocation: &Invocation, args: &StatusArgs) -> Result<Answer, 
         ..WorkspaceStatus::default()
     };
     // What cannot be found out is a problem, and the rest is shown.
-    for part in [look_at_agents, look_at_ledger, look_at_unfinished, look_at_tasks] {
+    for part in [look_at_agents, look_at_ledger, look_at_unfinished, look_at_overlaps, look_at_tasks] {
         if let Err(fault) = part(invocation, &mut status) {
             let problem = words::fault_words(&invocation.viewpoint(), &fault);
             status.problems.push(StatusProblem::new(problem, plain(&words::hint(&fault))));
@@ -102,6 +104,14 @@ fn look_at_ledger(invocation: &Invocation, status: &mut WorkspaceStatus) -> Resu
 fn look_at_unfinished(invocation: &Invocation, status: &mut WorkspaceStatus) -> Result<(), Fault> {
     let files = unfinished_list::list(&invocation.root()?.0, &invocation.ledger()?)?;
     status.unfinished = UnfinishedCount::of(&files);
+    Ok(())
+}
+
+fn look_at_overlaps(invocation: &Invocation, status: &mut WorkspaceStatus) -> Result<(), Fault> {
+    // No turn has begun before this folder is made.
+    if invocation.root()?.0.join(STATE_FOLDER).join("open").is_dir() {
+        status.overlaps = overlap::list(&invocation.workspace()?)?;
+    }
     Ok(())
 }
 

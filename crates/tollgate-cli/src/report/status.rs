@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use serde::Serialize;
 use tollgate::name::Agent;
+use tollgate::overlap::Overlap;
 use tollgate::settings::{GuardMode, ShellCommands};
 use tollgate::unfinished_list::{ListedFile, counts};
 
@@ -23,6 +24,8 @@ pub(crate) struct WorkspaceStatus {
     pub(crate) pending_approvals: Vec<WaitingTask>,
     pub(crate) refusals_today: RefusalCount,
     pub(crate) unfinished: UnfinishedCount,
+    /// The files on which several agents work.
+    pub(crate) overlaps: Vec<Overlap>,
     /// What a person should do something about.
     pub(crate) problems: Vec<StatusProblem>,
     pub(crate) needs_person: bool,

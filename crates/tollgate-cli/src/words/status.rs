@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use tollgate::overlap::{Overlap, Worker};
 use tollgate::settings::{GuardMode, ShellCommands};
 use tollgate::unfinished_list::{ChangeSize, ListedFile};
 use tollgate::visible::plain;
@@ -42,6 +43,9 @@ pub(crate) fn status(view: &Viewpoint, status: &WorkspaceStatus) -> String {
     let more = if status.refusals_today.at_least { "at least " } else { "" };
     line("refusals", format!("{more}{} today", status.refusals_today.count));
     line("unfinished", unfinished(&status.unfinished));
+    if !status.overlaps.is_empty() {
+        line("overlaps", some(status.overlaps.iter().map(overlap).collect(), ""));
+    }
     for StatusProblem { problem, hint } in &status.problems {
         lines.push(format!("problem: {problem}\n  hint: {hint}"));
     }
@@ -78,6 +82,22 @@ fn unfinished(count: &UnfinishedCount) -> String {
         0 => "no files".to_owned(),
         files => format!("{}: {}", counted(files, "file", "files"), parts.join("; ")),
     }
+}
+
+/// Who works on a file: `` `src/a.rs` by `blue` (lines 3 to 8) and `red` ``.
+fn overlap(Overlap { path, workers }: &Overlap) -> String {
+    let worker = |worker: &Worker| {
+        let lines = match worker.lines {
+            Some((first, last)) if first == last => format!(" (line {first})"),
+            Some((first, last)) => format!(" (lines {first} to {last})"),
+            None if worker.changed => String::new(),
+            None => " (has read it)".to_owned(),
+        };
+        let tree = worker.tree.as_ref().map(|tree| format!(" in `{}`", plain(&tree.to_string_lossy())));
+        format!("`{}`{lines}{}", worker.agent, tree.unwrap_or_default())
+    };
+    let workers: Vec<String> = workers.iter().take(NAMES).map(worker).collect();
+    format!("`{}` by {}", plain(&path.to_string_lossy()), workers.join(" and "))
 }
 
 fn by(of: &AgentFiles) -> String {

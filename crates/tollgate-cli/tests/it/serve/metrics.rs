@@ -162,6 +162,7 @@ fn the_figures_count_all_processes_before_and_after_a_restart() {
         assert_eq!(of("tollgate_turns_total", &[]), 1.0);
     }
     assert_eq!(value(&page, "tollgate_turns_open", &[]), 2.0);
+    assert_eq!(value(&page, "tollgate_overlapping_files", &[]), 1.0);
     assert_eq!(value(&page, "tollgate_commit_duration_seconds_count", &[]), 2.0);
     assert!(value(&page, "tollgate_commit_duration_seconds_sum", &[]) > 0.0);
     // While the server runs. A change of several files is several mutations and one commit.

@@ -46,7 +46,7 @@ pub(crate) fn print(view: &Viewpoint, form: Form, answer: &Result<Answer, CliErr
             (String::new(), words::refused(view, refused), 1)
         }
         Ok(Answer::Refused(refused) | Answer::AllRefused(refused)) => {
-            (stale_reports(refused), words::refused(view, refused), 1)
+            (reports_to_read_again(refused), words::refused(view, refused), 1)
         }
         Err(error @ CliError::Stdout(_)) => (String::new(), words::error(view, error), error.exit_code()),
         Err(error) if form == Form::Json => {
@@ -146,8 +146,10 @@ fn write(stream: &mut impl Write, text: &str) -> io::Result<()> {
     stream.flush()
 }
 
-fn stale_reports(refused: &Refused) -> String {
+/// The reports about files that the agent must read again, in its own words.
+fn reports_to_read_again(refused: &Refused) -> String {
     let reports = refused.reports();
-    let stale = reports.iter().filter(|report| report.error_type == ErrorType::StaleFile);
+    let is_meant = |kind| matches!(kind, ErrorType::StaleFile | ErrorType::PremiseChanged);
+    let stale = reports.iter().filter(|report| is_meant(report.error_type));
     stale.map(|report: &Report| json_line(report)).collect::<Vec<_>>().join("\n")
 }

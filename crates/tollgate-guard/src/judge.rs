@@ -48,7 +48,9 @@ pub(crate) fn judge(
     let judgement = unfinished.judge(request, &way.path, change)?;
     let premises = unfinished.changed_premises(request, &way.path)?;
     if judgement.1.is_none() && !premises.is_empty() {
-        return Ok(Err(Reason::PremiseChanged(premises)));
+        // What is wrong with the file itself comes first.
+        let stale = objection(base, &Look::at(request.root, &way.path)?);
+        return Ok(Err(stale.unwrap_or(Reason::PremiseChanged(premises))));
     }
     Ok(match judgement {
         (_, Some(reason)) => Err(reason),

@@ -17,6 +17,7 @@ pub mod content;
 mod disk;
 pub mod doctor;
 pub mod edit;
+mod every_byte;
 mod explain;
 pub mod fence;
 mod file_state;

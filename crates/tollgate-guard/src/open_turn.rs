@@ -1,6 +1,6 @@
 //! What a turn that goes on has read and changed: one file for each turn in `.tollgate/open/`, for the turn itself and for others.
 //!
-//! The turn looks here for the files on which its work is based (see [`crate::premises`]), and every other turn for files on which
+//! The turn looks here for the files on which its work is based (see `premises`), and every other turn for files on which
 //! this one works, too (see [`crate::overlap`]). A turn that is recorded in the ledger makes its file when it begins, and deletes it
 //! when it ends; a turn of one call has none. Nothing is flushed, and no lock is needed: each line is appended by one write, and a line that
 //! cannot be read is skipped. No turn survives a power failure, and if a line is lost, its agent is not told of a change.
@@ -35,9 +35,8 @@ const FOLDER: &str = "open";
 /// The first words of a file. A file of another version is skipped.
 const VERSION: &str = "tollgate-turn 1";
 
-/// The part of a file that is read, from its end: about the last thousand files that the turn has read. So a call costs the same in a turn that
-/// has read more.
-const WINDOW: u64 = 192 << 10;
+/// The part of a file that is read, from its end: more than the last thousand reads. So a call costs the same in a turn that has read more.
+const WINDOW: u64 = 256 << 10;
 
 /// The length of the first line is less than this.
 const FIRST_LINE: usize = 256;

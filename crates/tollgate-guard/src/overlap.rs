@@ -15,7 +15,6 @@ use std::path::{Path, PathBuf};
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
-use crate::content;
 use crate::explain::current_text;
 use crate::open_turn::{self, OpenTurn, TurnChange};
 use crate::path::FilePath;
@@ -190,7 +189,7 @@ fn worker(root: &Root, OtherTurn { root: at, turn }: &OtherTurn, path: &Path) ->
 fn lines(root: &Root, at: &Path, path: &Path, change: TurnChange) -> Option<(usize, usize)> {
     let kept = |digest: Digest| match at == root.path() {
         true => recovery::find(root, digest).ok()?.bytes(),
-        false => content::peek(&at.join(STATE_FOLDER), digest),
+        false => recovery::peek(&at.join(STATE_FOLDER), digest),
     };
     let after = change.after.digest()?;
     let on_disk = current_text(root, &FilePath::trusted(at.join(path)), after).ok().flatten();
@@ -220,6 +219,10 @@ fn turns_around(root: &Root, except: Option<&TurnId>) -> Result<Vec<OtherTurn>> 
 /// The roots of the workspaces in the other working trees of the repository.
 fn workspaces_beside(root: &Root) -> Vec<PathBuf> {
     let Some(tree) = WorkingTree::around(root.path()) else { return Vec::new() };
+    // Most repositories have one tree.
+    if !tree.common_dir().join("worktrees").exists() {
+        return Vec::new();
+    }
     let Ok(below) = root.path().strip_prefix(&tree.top) else { return Vec::new() };
     let owner = |root: &Path| fs::symlink_metadata(root.join(STATE_FOLDER)).ok().map(|found| found.uid());
     let beside = tree.beside().into_iter().map(|top| top.join(below).components().collect::<PathBuf>());

@@ -14,8 +14,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use similar::{DiffTag, TextDiff};
 
+use crate::every_byte;
 use crate::file_state::FileState;
-use crate::path::{FilePath, every_byte};
+use crate::path::FilePath;
 use tollgate_base::digest::Digest;
 use tollgate_base::name::Agent;
 use tollgate_base::visible::{ago, plain};

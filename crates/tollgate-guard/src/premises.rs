@@ -1,7 +1,7 @@
 //! Whether what an agent's work rests on is still as the agent knows it: the files that it has read in its turn are looked at again.
 //!
-//! A file costs one look at its metadata, unless that has changed since the last look. At most [`crate::open_turn`]'s window of files
-//! is looked at: about the thousand that were read last. The rule that a change must wait for the re-read is in [`crate::judge`].
+//! A file costs one look at its metadata, unless that has changed since the last look. The rule that a change must wait for the re-read
+//! is in [`crate::judge`].
 
 use crate::disk::{Quiet, stamp_at};
 use crate::explain::{author_of, current_text, newest_lines};
@@ -14,6 +14,9 @@ use crate::turn::{Extent, FileState, TurnState};
 use tollgate_base::error::Result;
 use tollgate_base::ledger::Line;
 use tollgate_base::lock::Pauses;
+
+/// The number of files that are looked at: those that were read last. A look takes about a microsecond.
+const WATCHED: usize = 1_000;
 
 /// The files that the agent has read in this turn and that others have changed since, sorted by path.
 pub(crate) fn changed(root: &Root, turn: &dyn TurnState) -> Result<Vec<ChangedPremise>> {
@@ -39,7 +42,7 @@ fn found(
     wanted: impl Fn(&TouchedFile, FileState) -> bool,
 ) -> Result<Vec<ChangedPremise>> {
     let (mut changed, mut lines) = (Vec::new(), None);
-    for (key, file) in open.newest_read() {
+    for (key, file) in open.newest_read().into_iter().take(WATCHED) {
         let (Some(read), Some(known)) = (file.read, file.known) else { continue };
         let path = FilePath::trusted(root.path().join(&key));
         let Some(now) = state_now(root, turn, &path, file)? else { continue };

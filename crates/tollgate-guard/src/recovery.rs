@@ -12,7 +12,7 @@
 //! just after. It then writes into the replaced file, which nobody reads any more. So tollgate keeps replaced files in the
 //! stage, hashes each one again after a grace time, and moves it to recovery. The ledger reports a file that was changed.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use jiff::Timestamp;
@@ -30,7 +30,9 @@ use crate::turn::FileState;
 use tollgate_base::digest::Digest;
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::event::{Event, LateWrite};
+use tollgate_base::file::names_in;
 use tollgate_base::name::Agent;
+use tollgate_base::private;
 use tollgate_base::settings::Durability;
 
 /// The number of replaced files that a process collects before it checks those that are due. The ledger is then flushed
@@ -153,6 +155,20 @@ pub(crate) fn find(root: &Root, digest: Digest) -> Result<Content> {
     }
     // Another process may have moved it from there to the store.
     content::get(root, digest)
+}
+
+/// The bytes with this hash, if the workspace with this state has them. Changes nothing there, so it is for the workspaces of others.
+pub(crate) fn peek(state: &Path, digest: Digest) -> Option<Vec<u8>> {
+    let hash = to_base64(&digest);
+    let read = |folder: &Path, name: &OsStr| {
+        let bytes = name.to_string_lossy().contains(&hash).then(|| private::read(&folder.join(name)).ok())?;
+        bytes.filter(|bytes| Digest::of(bytes) == digest)
+    };
+    let replaced = || {
+        let folders = [state.join("stage"), state.join("history").join(RecoveryKind::Replaced.folder())];
+        folders.iter().find_map(|folder| names_in(folder).ok()?.iter().find_map(|name| read(folder, name)))
+    };
+    content::peek(state, digest).or_else(replaced)
 }
 
 fn entry(root: &Root, spot: &Spot, kind: RecoveryKind) -> Result<Option<RecoveryEntry>> {

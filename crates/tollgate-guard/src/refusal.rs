@@ -13,10 +13,11 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::every_byte;
 use crate::fence::LostClaim;
 use crate::harm;
 pub use crate::harm::Harm;
-use crate::path::{FilePath, every_byte};
+use crate::path::FilePath;
 use crate::premise::{self, ChangedFile, ChangedPremise};
 use crate::turn::FileState;
 use tollgate_base::digest::Digest;

@@ -110,7 +110,8 @@ fn look_at_unfinished(invocation: &Invocation, status: &mut WorkspaceStatus) -> 
 fn look_at_overlaps(invocation: &Invocation, status: &mut WorkspaceStatus) -> Result<(), Fault> {
     // No turn has begun before this folder is made.
     if invocation.root()?.0.join(STATE_FOLDER).join("open").is_dir() {
-        status.overlaps = overlap::list(&invocation.workspace()?)?;
+        let workspace = invocation.workspace()?;
+        status.overlaps = overlap::list(&workspace)?;
     }
     Ok(())
 }

@@ -393,7 +393,8 @@ impl Hook {
                 HookEvent::Prompt => {
                     // The turn that ends here is what the agent still remembers.
                     if self.host.tell_at_prompt("").is_some() {
-                        said.extend(acting.notes());
+                        let turn = acting.session.any_turn()?;
+                        said.extend(turn.and_then(|turn| acting.notes(&turn)));
                     }
                     acting.session.next_turn(acting.gate, number)?;
                 }

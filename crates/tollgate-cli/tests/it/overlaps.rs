@@ -51,9 +51,10 @@ fn agents_in_one_tree_hear_once_of_each_other() {
     assert_eq!(overlaps[0]["path"], "a.rs");
     assert_eq!(
         workers,
-        [json!(["blue", true, [19, 20]]), json!(["red", true, null]), json!(["green", false, null])]
+        [json!(["blue", true, [19, 20]]), json!(["red", true, [12, 12]]), json!(["green", false, null])]
     );
-    let line = "overlaps     1: `a.rs` by `blue` (lines 19 to 20) and `red` and `green` (has read it)\n";
+    let line =
+        "overlaps     1: `a.rs` by `blue` (lines 19 to 20) and `red` (line 12) and `green` (has read it)\n";
     assert!(world.run("status").stdout().contains(line), "{}", world.run("status"));
     // A turn that has ended works on nothing.
     for turn in [blue, green] {

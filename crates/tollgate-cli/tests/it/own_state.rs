@@ -298,7 +298,7 @@ fn a_state_folder_that_is_a_link_is_refused_with_a_message() {
 }
 
 /// Places of the state in which a link could do harm.
-const PLACES: [&str; 8] = ["runs", "stage", "journal", "history", "locks", "run", "exports", "paths"];
+const PLACES: [&str; 9] = ["runs", "stage", "journal", "history", "locks", "run", "exports", "paths", "open"];
 
 #[test]
 fn an_archive_that_brings_links_changes_nothing_outside() {

@@ -1,12 +1,14 @@
 //! Premises: an agent hears that a file which it has read in its turn was changed by somebody else, once, and through every door.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::time::SystemTime;
 
 use serde_json::{Value, json};
 
 use crate::hook::{Program, Tool};
 use crate::mcp::Client;
-use crate::world::{World, hash};
+use crate::world::{World, hash, until};
 
 /// A workspace with two files.
 fn world(settings: &str) -> World {
@@ -23,8 +25,20 @@ fn red_writes(world: &World, text: &str) {
 
 /// What a call of an agent on the command line tells it.
 fn told(world: &World, turn: &str, line: &str) -> String {
-    let ran = world.tollgate(line.split_whitespace().chain(["--turn", turn])).stdin("mine\n").ends().is(0);
+    let ran = world.tollgate(line.split_whitespace()).env("TOLLGATE_TURN", turn).stdin("mine\n").ends().is(0);
     world.filtered(&ran.stderr())
+}
+
+/// A program that does not use tollgate saves a file. The clock of files ticks slowly, and what is saved while a command of the agent
+/// runs counts as its own: so it is saved until its time is later than now.
+fn saves(world: &World, file: &str, text: &str) {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    until("the clock of files", || {
+        world.puts(file, text);
+        let found = fs::metadata(world.path(file)).unwrap();
+        let changed = (found.ctime(), found.ctime_nsec());
+        (changed > (now.as_secs() as i64, i64::from(now.subsec_nanos()))).then_some(())
+    });
 }
 
 const BY_RED: &str = "note: `api.ts`, which you read [N] s ago, was changed by `red` (1 line)
@@ -157,11 +171,11 @@ fn hooks_tell_after_a_tool_and_beside_a_prompt_where_the_program_can_show_it() {
         let told = agent.hears(&Tool::Read("b.ts"));
         assert_eq!(world.filtered(&told) + "\n", BY_RED, "{host}");
         agent.reads("b.ts").writes("b.ts", "mine\n").ran();
-        world.puts("api.ts", "foreign\n");
+        saves(&world, "api.ts", "foreign\n");
         let told = agent.hears_at_prompt();
         assert_eq!(told.contains("does not use tollgate"), host != "opencode", "{host}: {told}");
         // Its new turn rests on nothing yet.
-        world.puts("api.ts", "more\n");
+        saves(&world, "api.ts", "more\n");
         agent.reads("b.ts");
     }
 }
@@ -172,7 +186,7 @@ fn a_refused_call_tells_of_other_changes_too_whatever_the_program() {
         let world = world("");
         let agent = Program::new(&world, host, "s");
         agent.reads("api.ts").reads("b.ts");
-        world.puts("b.ts", "foreign\n");
+        saves(&world, "b.ts", "foreign\n");
         red_writes(&world, "one\nTWO\nthree\n");
         let reason = agent.writes("b.ts", "mine\n").blocked();
         assert!(

@@ -12,6 +12,7 @@ mod metadata;
 mod model;
 mod mutated;
 mod policy;
+mod premises;
 mod random;
 mod recovery;
 mod schemas;

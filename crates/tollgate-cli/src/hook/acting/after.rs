@@ -37,12 +37,7 @@ impl Acting<'_> {
         }
         match settled {
             Err(error) if may_change => Ok(Some(words::hook_not_recorded(&error))),
-            Ok(lost) => {
-                let notes = if self.host.tell("").is_some() { self.notes() } else { None };
-                let said: Vec<String> = lost.into_iter().chain(notes).collect();
-                Ok(Some(said.join("\n")).filter(|said| !said.is_empty()))
-            }
-            Err(error) => Err(error),
+            settled => settled,
         }
     }
 
@@ -119,10 +114,14 @@ impl Acting<'_> {
                 }
             }
         }
-        let Some((path, before, text)) = lost else { return Ok(None) };
-        // If the text cannot be kept, the agent is told of it all the same.
-        let kept = self.gate.keep_overwritten(&turn, &path, before, text.as_bytes()).ok();
-        Ok(Some(words::hook_lost(&self.invocation.viewpoint(), &path, text, kept.as_deref())))
+        let lost = lost.map(|(path, before, text)| {
+            // If the text cannot be kept, the agent is told of it all the same.
+            let kept = self.gate.keep_overwritten(&turn, &path, before, text.as_bytes()).ok();
+            words::hook_lost(&self.invocation.viewpoint(), &path, text, kept.as_deref())
+        });
+        let notes = self.host.tell("").and_then(|_| self.notes(&turn));
+        let said: Vec<String> = lost.into_iter().chain(notes).collect();
+        Ok(Some(said.join("\n")).filter(|said| !said.is_empty()))
     }
 
     /// The files that have text in them which the agent has not seen, because someone else saved them between the check and the

@@ -78,7 +78,7 @@ impl Acting<'_> {
             Outcome::Refused(mut refused) => {
                 self.keep_wanted(planned, &mut refused)?;
                 let note = if untrusted { words::hook_untrusted() } else { "" };
-                let answer = self.host.block(&(self.refusal(call, &refused) + note), Some(call));
+                let answer = self.host.block(&(self.refusal(planned, &refused) + note), Some(call));
                 Ok(Judgement::Refused(answer))
             }
             Outcome::Done(ticket) => {

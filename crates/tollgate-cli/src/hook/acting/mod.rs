@@ -54,7 +54,7 @@ impl Acting<'_> {
             Outcome::Done(()) => Ok(None),
             Outcome::Refused(mut refused) => {
                 self.keep_wanted(planned, &mut refused)?;
-                Ok(Some(self.host.block(&(self.refusal(call, &refused) + why), Some(call))))
+                Ok(Some(self.host.block(&(self.refusal(planned, &refused) + why), Some(call))))
             }
         }
     }
@@ -95,20 +95,19 @@ impl Acting<'_> {
         })
     }
 
-    fn refusal(&self, call: &Call, refused: &Refused) -> String {
+    fn refusal(&self, PlannedCall { call, turn, .. }: PlannedCall<'_>, refused: &Refused) -> String {
         let payload = refused.payload();
         let actual = payload.actual_hash.map(|hash| hash.to_string()).unwrap_or_default();
         let again = self.session.was_told(format!("{}\0{}\0{actual}", call.tool, call.input).as_bytes());
         let refused = words::hook_refused(&self.invocation.viewpoint(), refused, again, self.session.agent());
         // No hook comes after a tool that did not run.
-        [refused].into_iter().chain(self.notes()).collect::<Vec<_>>().join("\n")
+        [refused].into_iter().chain(self.notes(turn)).collect::<Vec<_>>().join("\n")
     }
 
     /// What the agent should hear now, beside the answer to its call. If that cannot be found out, the answer is given without it.
-    pub(super) fn notes(&self) -> Option<String> {
-        let turn = self.session.any_turn().ok().flatten()?;
+    pub(super) fn notes(&self, turn: &SharedTurn) -> Option<String> {
         let folder = self.invocation.viewpoint().base.unwrap_or_default();
-        self.gate.workspace().notes(&turn, &folder).ok().filter(|notes| !notes.is_empty())
+        self.gate.workspace().notes(turn, &folder).ok().filter(|notes| !notes.is_empty())
     }
 }
 

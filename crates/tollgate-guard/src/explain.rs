@@ -2,6 +2,7 @@
 
 use std::borrow::Borrow;
 use std::ops::Range;
+use std::path::Path;
 use std::time::Duration;
 
 use similar::TextDiff;
@@ -103,8 +104,10 @@ fn explain(request: &Request<'_>, refusal: &mut Refusal) -> Result<()> {
         return Ok(());
     }
     stale.changed_by = author_of(newest_lines(request.root)?, &path, stale.actual);
-    // The refusal says it all.
+    // The refusal says it all: no note is needed on the change, nor on its author.
     open_turn::told(request.root, request.turn.id(), &[(&refusal.path, stale.actual)]);
+    let author = stale.changed_by.as_ref().map(|by| (&by.agent, request.root.path(), Path::new(&path)));
+    open_turn::told_of(request.root, request.turn.id(), author);
     if let (Some(old), Some(new)) = (stale.expected.digest(), stale.actual.digest())
         && let Some(old) = request.turn.text(old)?
         && let Some(new) = current_text(request.root, &refusal.path, new)?

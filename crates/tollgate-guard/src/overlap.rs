@@ -4,6 +4,8 @@
 //! repository with several working trees, the same path in another tree is the same file: somebody will have to merge the two. Each agent is told once of
 //! each other agent and file. Nothing is refused.
 //!
+//! A subagent and its caller know of each other, and do not overlap.
+//!
 //! Limits: a turn in which nothing was read or changed for an hour does not count. The workspaces of other trees are found at
 //! the place in their tree that this one has in its own, and count if they belong to the same user.
 
@@ -79,7 +81,7 @@ pub fn list(root: &Root) -> Result<Vec<Overlap>> {
     for (at, one) in turns.iter().enumerate() {
         for other in &turns[at + 1..] {
             let is_here = [one, other].iter().any(|turn| turn.root == root.path());
-            if one.turn.agent == other.turn.agent || !is_here {
+            if work_together(&one.turn.agent, &other.turn.agent) || !is_here {
                 continue;
             }
             for path in one.turn.shared_with(&other.turn) {
@@ -112,7 +114,7 @@ pub(crate) fn news(
 ) -> Result<Vec<String>> {
     let others = turns_around(root, Some(&own.id))?;
     let (mut told, mut notes): (Vec<(&Agent, &Path, PathBuf)>, _) = (Vec::new(), Vec::new());
-    for other in others.iter().filter(|other| other.turn.agent != own.agent) {
+    for other in others.iter().filter(|other| !work_together(&other.turn.agent, &own.agent)) {
         let (agent, at) = (&other.turn.agent, other.root.as_path());
         let mut shared: Vec<PathBuf> = own.shared_with(&other.turn).collect();
         shared.sort();
@@ -143,6 +145,12 @@ pub(crate) fn news(
         ));
     }
     Ok(notes)
+}
+
+/// Whether two names are those of one agent, or of a subagent and its caller, which know of each other.
+fn work_together(one: &Agent, other: &Agent) -> bool {
+    let [a, b] = [one, other].map(Agent::as_str);
+    one.is_same_session(other) && (a.starts_with(b) || b.starts_with(a))
 }
 
 fn note(worker: &Worker, path: &Path, folder: &Path) -> String {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use similar::{DiffTag, TextDiff};
+use similar::{DiffOp, DiffTag, TextDiff};
 
 use crate::every_byte;
 use crate::file_state::FileState;
@@ -162,7 +162,7 @@ fn cut(line: &str) -> String {
 pub(crate) fn changed_lines(old: &[u8], new: &[u8]) -> Option<(usize, usize)> {
     let (old, new) = (str::from_utf8(old).ok()?, str::from_utf8(new).ok()?);
     let diff = TextDiff::configure().timeout(DIFF_TIME).diff_lines(old, new);
-    let changed = || diff.ops().iter().filter(|op| op.tag() != DiffTag::Equal).map(|op| op.new_range());
+    let changed = || diff.ops().iter().filter(|op| op.tag() != DiffTag::Equal).map(DiffOp::new_range);
     let first = changed().map(|range| range.start + 1).min()?;
     let last = changed().map(|range| range.end.max(range.start + 1)).max()?;
     Some((first, last))

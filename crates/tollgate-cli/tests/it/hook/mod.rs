@@ -388,7 +388,7 @@ impl<'w> Program<'w> {
         }
         in_between();
         let output = self.does(tool);
-        self.says(&self.after(tool, &call, &output));
+        self.ends(&self.after(tool, &call, &output));
         Came::Ran(output)
     }
 
@@ -400,6 +400,13 @@ impl<'w> Program<'w> {
         assert_eq!(self.asks(&self.before(tool, &call)), None);
         let output = self.does(tool);
         self.told(&self.after(tool, &call, &output))
+    }
+
+    /// Sends the payload after a tool. The answer may only have notes: others may have changed files, or work on the same ones.
+    #[track_caller]
+    pub(crate) fn ends(&self, payload: &Value) {
+        let told = self.told(payload);
+        assert!(told.is_empty() || told.starts_with("note: "), "{told}");
     }
 
     /// What a payload makes tollgate tell the agent.

@@ -72,14 +72,14 @@ pub(crate) fn runs_in(program: &Program<'_>, folder: &Path, command: &str) -> Co
         let mut after = from(program.after(&tool, &call, &(ran.stdout() + &ran.stderr())), folder);
         // Programs report the command that they ran.
         put_command(&mut after, command, &text);
-        program.says(&after);
+        program.ends(&after);
         let file = line.split(' ').nth(1).unwrap();
         assert!(!fs::exists(file).unwrap(), "the prologue is left");
         return Command::Ran(ran);
     }
     // Only its text was read.
     let ran = world.script(command).folder(folder).ends();
-    program.says(&from(program.after(&tool, &call, &(ran.stdout() + &ran.stderr())), folder));
+    program.ends(&from(program.after(&tool, &call, &(ran.stdout() + &ran.stderr())), folder));
     Command::Ran(ran)
 }
 
@@ -424,7 +424,7 @@ fn a_workspace_inside_another_takes_no_file_out_of_the_transaction() {
                 let read = Tool::Read(&path);
                 asked(&agent, &read, &world.path(read_in)).ran();
                 let text = fs::read_to_string(&path).unwrap();
-                agent.says(&from(agent.after(&read, "elsewhere", &text), &world.path(read_in)));
+                agent.ends(&from(agent.after(&read, "elsewhere", &text), &world.path(read_in)));
             };
             reads();
             world.puts(file, "foreign\n");
@@ -455,7 +455,7 @@ fn a_save_during_a_refused_command_is_not_the_agents_own_in_an_inner_workspace()
     let (path, sub) = (world.path("sub/x").display().to_string(), world.path("sub"));
     let read = Tool::Read(&path);
     asked(&agent, &read, &sub).ran();
-    agent.says(&from(agent.after(&read, "elsewhere", "old\n"), &sub));
+    agent.ends(&from(agent.after(&read, "elsewhere", "old\n"), &sub));
     let [ready, go] = ["ready", "go"].map(|name| world.tmp().join(name));
     // The hook of the inner workspace knows that the command names the file.
     let command = format!(

@@ -2,23 +2,20 @@
 //!
 //! It counts from the start of the machine. A stored value means something only until the next start: keep [`boot_id`] with it.
 
-use std::fs;
 use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
+
+use crate::sys;
 
 /// How often a wait looks at the clock. A timer stands still while the machine sleeps; the clock goes on.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Milliseconds since this machine was started: for measuring how long something has not changed.
 ///
-/// On Linux it goes on while the machine sleeps. A stored value that lies in the future is from before a restart.
+/// It goes on while the machine sleeps. A stored value that lies in the future is from before a restart.
 pub fn millis_since_boot() -> u64 {
-    #[cfg(target_os = "linux")]
-    const ID: rustix::time::ClockId = rustix::time::ClockId::Boottime;
-    #[cfg(not(target_os = "linux"))]
-    const ID: rustix::time::ClockId = rustix::time::ClockId::Monotonic;
-    let now = rustix::time::clock_gettime(ID);
+    let now = rustix::time::clock_gettime(sys::CLOCK);
     u64::try_from(now.tv_sec).unwrap_or(0) * 1000 + u64::try_from(now.tv_nsec).unwrap_or(0) / 1_000_000
 }
 
@@ -40,9 +37,7 @@ pub fn comes(moment: impl Fn() -> u64, now: impl Fn() -> u64, over: &Receiver<()
 pub fn boot_id() -> &'static str {
     // No process outlives its start of the machine, so it is read once.
     static BOOT: OnceLock<String> = OnceLock::new();
-    BOOT.get_or_init(|| {
-        fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
-    })
+    BOOT.get_or_init(|| sys::read_boot_id().unwrap_or_default())
 }
 
 /// A length of time, for adding to a moment of this clock.

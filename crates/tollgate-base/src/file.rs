@@ -14,6 +14,7 @@ use crate::error::{At, Result};
 use crate::name::random_id;
 use crate::private;
 use crate::settings::Durability;
+use crate::sys;
 
 /// The prefix of temporary files. A file with this name was left by a crash and may be deleted.
 pub const TEMPORARY: &str = "tmp-";
@@ -51,7 +52,7 @@ pub fn replace_file_with_mode(
         file.write_all(bytes).at("write", &temporary)?;
         if is_durable {
             // Otherwise a power failure could leave an empty file under the final name.
-            file.sync_all().at("flush", &temporary)?;
+            sys::flush(&file).at("flush", &temporary)?;
         }
         retry_on_intr(|| renameat(&folder, &temporary_name, &folder, name)).at("rename", &temporary)
     };

@@ -142,8 +142,7 @@ pub fn open(path: &Path) -> Result<File> {
 /// [`private::open`] with `O_NOATIME` where that is allowed: on files of our own. Otherwise the first read after each write
 /// updates the access time, which costs as much as another write.
 pub fn open_noatime(path: &Path, flags: OFlags) -> io::Result<File> {
-    #[cfg(target_os = "linux")]
-    match private::open(path, flags | OFlags::NOATIME) {
+    match private::open(path, flags | sys::NO_ATIME) {
         Err(error) if error.raw_os_error() == Some(libc::EPERM) => {}
         opened => return opened,
     }

@@ -18,6 +18,8 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawMode, RenameFlags};
 use rustix::io::{Errno, retry_on_intr};
 
+use crate::sys;
+
 /// The error for a symbolic link where there must be none.
 #[derive(Debug)]
 struct LinkOnTheWay;
@@ -46,13 +48,6 @@ pub fn without_links(path: &Path) -> PathBuf {
 /// How a folder is opened to list, flush or change it.
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
 
-/// How a folder is opened to work on names in it, or to go on to a folder in it. Others may own the folders above the state,
-/// and let nobody list them.
-#[cfg(target_os = "linux")]
-const WAY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);
-#[cfg(not(target_os = "linux"))]
-const WAY: OFlags = FOLDER;
-
 /// Opens a file. One that this creates is open to its user and group.
 pub fn open(path: &Path, flags: OFlags) -> io::Result<File> {
     Ok(open_with_mode(path, flags, Mode::from_raw_mode(0o660))?.into())
@@ -63,12 +58,12 @@ pub fn open_with_mode(path: &Path, flags: OFlags, mode: Mode) -> io::Result<Owne
     let flags = flags | OFlags::CLOEXEC;
     // The kernel accepts a mode only for what it creates.
     let mode = if flags.contains(OFlags::CREATE) { mode } else { Mode::empty() };
-    #[cfg(target_os = "linux")]
-    match retry_on_intr(|| rustix::fs::openat2(CWD, path, flags, mode, rustix::fs::ResolveFlags::NO_SYMLINKS))
-    {
-        // An old kernel, or a sandbox that forbids the call.
-        Err(Errno::NOSYS | Errno::PERM) => {}
-        opened => return opened.map_err(clear),
+    if let Some(opened) = sys::open_without_links(path, flags, mode) {
+        return opened.map_err(clear);
+    }
+    if path == Path::new("/") || path == Path::new(".") {
+        // No part of these is a name.
+        return Ok(retry_on_intr(|| rustix::fs::openat(CWD, path, flags, mode))?);
     }
     let (folder, name) = walk_to_parent(path)?;
     open_in(&folder, name, flags | OFlags::NOFOLLOW, mode)
@@ -120,7 +115,7 @@ pub fn create_folders(path: &Path, mode: u32) -> io::Result<()> {
 
 /// Makes the names in a folder survive a power cut.
 pub fn sync_folder(path: &Path) -> io::Result<()> {
-    File::from(open_folder(path)?).sync_all()
+    sys::flush(open_folder(path)?)
 }
 
 /// The names in a folder, in no particular order.
@@ -209,7 +204,7 @@ fn remove_tree_in(parent: &OwnedFd, name: &OsStr) -> io::Result<()> {
 /// What is in a folder that nobody has listed by this descriptor.
 fn entries(folder: &OwnedFd) -> io::Result<Vec<(OsString, FileType)>> {
     let mut found = Vec::new();
-    each_entry(folder, |name, kind| {
+    sys::each_entry(folder, |name, kind| {
         let name = OsStr::from_bytes(name);
         let kind = match kind {
             _ if name == "." || name == ".." => return,
@@ -226,37 +221,10 @@ fn entries(folder: &OwnedFd) -> io::Result<Vec<(OsString, FileType)>> {
     Ok(found)
 }
 
-/// The kernel fills a buffer as large as that of the C library. Others rename files at the same time, such as a full file of the
-/// ledger, and between two calls a renamed file can be missed under both names. Most folders fit into one call.
-#[cfg(target_os = "linux")]
-fn each_entry(folder: &OwnedFd, mut each: impl FnMut(&[u8], FileType)) -> io::Result<()> {
-    let mut buffer = Vec::with_capacity(32 << 10);
-    let mut entries = rustix::fs::RawDir::new(folder, buffer.spare_capacity_mut());
-    while let Some(entry) = entries.next() {
-        match entry {
-            Ok(entry) => each(entry.file_name().to_bytes(), entry.file_type()),
-            Err(Errno::INTR) => {}
-            // The folder was deleted in the meantime.
-            Err(Errno::NOENT) => break,
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(())
-}
-
-#[cfg(not(target_os = "linux"))]
-fn each_entry(folder: &OwnedFd, mut each: impl FnMut(&[u8], FileType)) -> io::Result<()> {
-    for entry in retry_on_intr(|| rustix::fs::Dir::read_from(folder))? {
-        let entry = entry?;
-        each(entry.file_name().to_bytes(), entry.file_type());
-    }
-    Ok(())
-}
-
 /// The folder of a path, open for calls that take a name in it, and that name.
 pub(crate) fn parent(path: &Path) -> io::Result<(OwnedFd, &OsStr)> {
     let (folder, name) = split(path)?;
-    Ok((open_with_mode(folder, WAY, Mode::empty())?, name))
+    Ok((open_with_mode(folder, sys::WAY, Mode::empty())?, name))
 }
 
 fn split(path: &Path) -> io::Result<(&Path, &OsStr)> {
@@ -270,7 +238,7 @@ fn split(path: &Path) -> io::Result<(&Path, &OsStr)> {
 /// Opens the folders of a path one after the other.
 fn walk_to_parent(path: &Path) -> io::Result<(OwnedFd, &OsStr)> {
     let (folders, name) = split(path)?;
-    let flags = WAY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let flags = sys::WAY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let start = if path.is_absolute() { "/" } else { "." };
     let mut fd = rustix::fs::openat(CWD, start, flags, Mode::empty())?;
     for part in folders.components() {
@@ -372,6 +340,7 @@ mod tests {
         looped(rename(&top.join("mine"), &inside), "rename to");
         // The fallback for kernels without `openat2` gives the same answers.
         looped(walk_to_parent(&inside).map(drop), "walk");
+        assert!(open_folder(Path::new("/")).is_ok() && open_folder(Path::new(".")).is_ok());
         assert!(walk_to_parent(&top.join("real/sub/file")).is_ok());
         assert!(walk_to_parent(&top.join("real/../mine/x")).is_err());
         assert_eq!(fs::read(top.join("real/sub/file")).unwrap(), b"x");

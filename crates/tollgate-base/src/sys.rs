@@ -1,9 +1,22 @@
-//! The kernel's file leases, byte locks and timers. All unsafe code of tollgate is here, because no safe crate wraps
-//! these calls.
+//! What differs between systems, behind the same functions on each of them, and all unsafe code of the library's base.
 //!
 //! A byte lock belongs to the open file, like a lock on the whole file, and child processes inherit it. One file, created
 //! once, has room for thousands of byte locks.
+//!
+//! Two modules are chosen here, and only here does the library ask for which system it is compiled:
+//! - `layer` has what tollgate does on Linux and nowhere else (`linux`), or what stands in for it (`portable`): how a file is made
+//!   quiet, how a path is opened without following links. `RUSTFLAGS='--cfg tollgate_no_leases'` chooses `portable` on Linux, so that
+//!   the suite tests there what macOS runs. Nothing else asks for this flag.
+//! - `kernel` asks this system's kernel what every kernel can answer in its own way: flushing, processes, the start of the machine.
 #![allow(unsafe_code)]
+
+#[cfg_attr(target_os = "linux", path = "sys/kernel_linux.rs")]
+#[cfg_attr(not(target_os = "linux"), path = "sys/kernel_macos.rs")]
+mod kernel;
+#[cfg_attr(all(target_os = "linux", not(tollgate_no_leases)), path = "sys/linux.rs")]
+#[cfg_attr(not(all(target_os = "linux", not(tollgate_no_leases))), path = "sys/portable.rs")]
+mod layer;
+mod process;
 
 use std::fs::File;
 use std::io;
@@ -12,47 +25,31 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::time::Duration;
 
-use crate::error::{At, Result};
+use rustix::io::Errno;
+
+pub(crate) use kernel::{CLOCK, read_boot_id};
+pub use kernel::{NO_ATTRIBUTE, die_with_parent, flush, flush_data, open_link, process, set_mode};
+pub use layer::{HAS_LEASES, drop_lease, has_read_lease, link_text, metadata, take_read_lease};
+pub(crate) use layer::{NO_ATIME, WAY, each_entry, open_without_links};
+pub use process::RunningProcess;
+
+#[cfg(not(any(target_os = "linux", target_os = "macos")))]
+compile_error!(
+    "tollgate supports Linux and macOS: its promises need locks and renames that differ elsewhere"
+);
+
+/// Whether an error says that the file system or the kernel lacks a call. Linux has one number for what macOS tells apart.
+pub fn is_unsupported(error: Errno) -> bool {
+    [Errno::NOSYS, Errno::OPNOTSUPP, Errno::NOTSUP].contains(&error)
+}
+
+/// Whether an error says that files cannot be exchanged here, or cannot be renamed without replacing another.
+pub fn lacks_rename_flag(error: Errno) -> bool {
+    error == Errno::INVAL || is_unsupported(error)
+}
 
 fn checked(answer: libc::c_int) -> io::Result<libc::c_int> {
     if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(answer) }
-}
-
-/// The commands for leases, which only Linux has. The values are the same on every architecture.
-const F_SETSIG: libc::c_int = 10;
-const F_SETLEASE: libc::c_int = 1024;
-const F_GETLEASE: libc::c_int = 1025;
-
-#[cfg(target_os = "linux")]
-fn lease(file: &File, command: libc::c_int, argument: libc::c_int) -> io::Result<libc::c_int> {
-    // SAFETY: the descriptor is open for as long as `file` is borrowed, and the three commands used here take an
-    // int by value; the kernel reads or writes no memory of ours.
-    checked(unsafe { libc::fcntl(file.as_raw_fd(), command, argument) })
-}
-
-#[cfg(not(target_os = "linux"))]
-fn lease(_: &File, _: libc::c_int, _: libc::c_int) -> io::Result<libc::c_int> {
-    Err(io::ErrorKind::Unsupported.into())
-}
-
-/// Takes a read lease. The kernel grants it only while nobody has the file open for writing or mapped writable. From then
-/// on, a process that opens the file for writing must wait until we return the lease (at most 45 s by the kernel's
-/// default). A file with such a lease is "quiet".
-pub fn take_read_lease(file: &File) -> io::Result<()> {
-    // By default, the kernel announces a broken lease with SIGIO, which would end the process. SIGURG is ignored.
-    lease(file, F_SETSIG, libc::SIGURG)?;
-    lease(file, F_SETLEASE, libc::F_RDLCK as libc::c_int)?;
-    Ok(())
-}
-
-/// Whether the lease is still in force.
-pub fn has_read_lease(file: &File) -> io::Result<bool> {
-    Ok(lease(file, F_GETLEASE, 0)? == libc::F_RDLCK as libc::c_int)
-}
-
-/// Returns the lease.
-pub fn drop_lease(file: &File) -> io::Result<()> {
-    lease(file, F_SETLEASE, libc::F_UNLCK as libc::c_int).map(drop)
 }
 
 /// Makes a call about the lock on one byte, and returns the kernel's answer.
@@ -101,17 +98,17 @@ pub struct Deadline(());
 
 impl Deadline {
     /// After this time, the process prints this answer and exits.
-    pub fn set(wait: Duration, answer: Vec<u8>) -> Result<Self> {
+    pub fn set(wait: Duration, answer: Vec<u8>) -> io::Result<Self> {
         let mut deadline = Self(());
         deadline.change(wait, answer)?;
         Ok(deadline)
     }
 
     /// Sets another time, counted from now, and another answer.
-    pub fn change(&mut self, wait: Duration, answer: Vec<u8>) -> Result<()> {
+    pub fn change(&mut self, wait: Duration, answer: Vec<u8>) -> io::Result<()> {
         // A timer of zero would cancel the deadline.
         let wait = wait.max(Duration::from_millis(1));
-        print_after(wait, answer).and_then(|()| kill_after(wait + GRACE)).at("set a timer", "")
+        print_after(wait, answer).and_then(|()| kernel::kill_after(wait + GRACE))
     }
 }
 
@@ -119,7 +116,7 @@ impl Drop for Deadline {
     fn drop(&mut self) {
         // Neither can fail, because both timers exist.
         let _ = alarm_after(Duration::ZERO);
-        let _ = kill_after(Duration::ZERO);
+        let _ = kernel::kill_after(Duration::ZERO);
     }
 }
 
@@ -162,32 +159,33 @@ fn alarm_after(wait: Duration) -> io::Result<()> {
     checked(unsafe { libc::setitimer(libc::ITIMER_REAL, &timer, null_mut()) }).map(drop)
 }
 
-/// After this time, the kernel kills the process, even if it waits for a disk and gets no other signal. Zero cancels
-/// the timer.
-#[cfg(target_os = "linux")]
-fn kill_after(wait: Duration) -> io::Result<()> {
-    /// Created once. A pointer by type, but to something of the kernel's.
-    static TIMER: std::sync::Mutex<Option<usize>> = std::sync::Mutex::new(None);
-    let mut made = TIMER.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    // SAFETY: zeros are a valid `sigevent` and `itimerspec`, all pointers are to what lives until the calls return,
-    // and the timer was made by the first call and is never deleted.
-    unsafe {
-        let mut timer = made.unwrap_or_default() as libc::timer_t;
-        if made.is_none() {
-            let mut event: libc::sigevent = std::mem::zeroed();
-            event.sigev_notify = libc::SIGEV_SIGNAL;
-            event.sigev_signo = libc::SIGKILL;
-            checked(libc::timer_create(libc::CLOCK_MONOTONIC, &mut event, &mut timer))?;
-            *made = Some(timer as usize);
-        }
-        let mut when: libc::itimerspec = std::mem::zeroed();
-        when.it_value.tv_sec = wait.as_secs().try_into().unwrap_or(libc::time_t::MAX);
-        when.it_value.tv_nsec = wait.subsec_nanos().into();
-        checked(libc::timer_settime(timer, 0, &when, null_mut())).map(drop)
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-#[cfg(not(target_os = "linux"))]
-fn kill_after(_: Duration) -> io::Result<()> {
-    Ok(())
+    #[test]
+    fn the_errors_of_a_file_system_that_cannot_are_told_from_those_of_a_disk_that_fails() {
+        for error in [Errno::NOSYS, Errno::OPNOTSUPP, Errno::NOTSUP] {
+            assert!(is_unsupported(error) && lacks_rename_flag(error), "{error}");
+        }
+        assert!(lacks_rename_flag(Errno::INVAL) && !is_unsupported(Errno::INVAL));
+        for error in [Errno::IO, Errno::EXIST, Errno::NOENT, Errno::PERM, Errno::XDEV] {
+            assert!(!is_unsupported(error) && !lacks_rename_flag(error), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_link_is_read_by_itself_and_never_by_another_of_its_name() {
+        use std::os::unix::fs::symlink;
+        let keep = tempfile::tempdir().unwrap();
+        let folder = File::open(keep.path()).unwrap();
+        symlink("one", keep.path().join("link")).unwrap();
+        let name = std::ffi::OsStr::new("link");
+        let link = open_link(&folder, name).unwrap();
+        assert_eq!(link_text(&link, &folder, name).unwrap().as_deref(), Some(&b"one"[..]));
+        std::fs::remove_file(keep.path().join("link")).unwrap();
+        symlink("two", keep.path().join("link")).unwrap();
+        let text = link_text(&link, &folder, name).unwrap();
+        assert_ne!(text.as_deref(), Some(&b"two"[..]), "that is another link");
+    }
 }

@@ -9,6 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use tollgate_base::error::{At, Result};
+use tollgate_base::sys;
 
 /// How much is read at once when the end of the last whole line is looked for.
 const BLOCK: u64 = 64 * 1024;
@@ -77,7 +78,7 @@ impl OutFile {
 
     /// Flushes the lines, so that they survive a power cut.
     pub(crate) fn sync(&self) -> Result<()> {
-        match self.file.sync_data() {
+        match sys::flush_data(&self.file) {
             // A pipe or a terminal has nothing to flush.
             Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => Ok(()),
             synced => synced.at("flush", &self.path),

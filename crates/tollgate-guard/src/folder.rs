@@ -6,13 +6,12 @@
 
 use std::ffi::OsString;
 use std::fs::Metadata;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::FileType;
 
 use crate::commit::{CommitJournal, folder_moved, make_folders, remove_folders};
-use crate::disk::{Spot, gone_is_none};
+use crate::disk::gone_is_none;
 use crate::explain::refuse;
 use crate::guard::{changeable, lock};
 use crate::lost_claim::fenced;
@@ -89,24 +88,10 @@ pub(crate) fn look_at(root: &Root, path: &Path) -> Result<Outcome<Metadata>> {
         Located::Outside(path) => return Ok(Outcome::refused(path, Reason::Outside)),
     };
     let found = match place.missing.is_empty() {
-        true => gone_is_none(metadata(&root.spot(&place.relative)?).at("look at", place.path()))?,
+        true => gone_is_none(root.spot(&place.relative)?.metadata())?,
         false => None,
     };
     found.map(Outcome::Done).ok_or_else(|| Fault::missing(MissingKind::Path, format!("`{}`", place.path())))
-}
-
-#[cfg(target_os = "linux")]
-fn metadata(spot: &Spot) -> io::Result<Metadata> {
-    use rustix::fs::{Mode, OFlags};
-    // A handle that cannot read: it needs no permission on the file and does not wait for a FIFO.
-    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let fd = rustix::fs::openat(spot.folder(), spot.name(), flags, Mode::empty())?;
-    std::fs::File::from(fd).metadata()
-}
-
-#[cfg(not(target_os = "linux"))]
-fn metadata(spot: &Spot) -> io::Result<Metadata> {
-    std::fs::symlink_metadata(spot.shown())
 }
 
 /// Creates a folder and its missing parents. Does nothing if it exists.

@@ -8,11 +8,9 @@
 
 mod carried_call;
 #[cfg_attr(not(target_os = "linux"), path = "door/elsewhere.rs")]
-mod socket;
+pub(crate) mod socket;
 
 pub use carried_call::CarriedCall;
-#[cfg(target_os = "linux")]
-pub(crate) use socket::open;
 pub use socket::{call, receive};
 
 /// The variable that tells a command the folder of its run.

@@ -21,6 +21,7 @@ mod observe;
 pub mod outcome;
 pub mod record;
 pub mod request;
+#[cfg_attr(not(target_os = "linux"), path = "supervisor/elsewhere.rs")]
 pub mod supervisor;
 #[cfg(target_os = "linux")]
 mod sys;
@@ -43,18 +44,12 @@ pub use supervisor::Supervisor;
 
 /// The level of the run in which this process is, as the kernel says, whatever the variables are.
 pub fn level_here() -> Option<RunLevel> {
-    #[cfg(target_os = "linux")]
-    return sys::seccomp::level_here();
-    #[cfg(not(target_os = "linux"))]
-    None
+    gate::level_here()
 }
 
 /// Whether this process is in a run whose front cannot be reached, because a sandbox around the run allows no sockets.
 pub fn is_without_door() -> bool {
-    #[cfg(target_os = "linux")]
-    return sys::seccomp::is_without_door();
-    #[cfg(not(target_os = "linux"))]
-    false
+    gate::is_without_door()
 }
 
 /// Runs a command in a private view of the workspace that is thrown away, with all that it has changed. `Err`: why that is not possible.

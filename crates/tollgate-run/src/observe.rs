@@ -10,10 +10,7 @@ use tollgate_base::error::{At, Result};
 use crate::level::{LEVEL_VARIABLE, RunLevel};
 use crate::outcome::{AfterRun, RunEnd, RunNote, RunOutcome};
 use crate::request::RunRequest;
-#[cfg(target_os = "linux")]
-use crate::supervisor::Supervisor;
-#[cfg(target_os = "linux")]
-use crate::sys;
+use crate::supervisor;
 
 pub(crate) fn run(request: &RunRequest<'_>) -> Result<RunOutcome> {
     let end = match execute(request)? {
@@ -36,12 +33,11 @@ fn execute(request: &RunRequest<'_>) -> Result<std::result::Result<RunEnd, io::E
     let (program, arguments) = request.program();
     let mut command = Command::new(program);
     command.args(arguments).env(LEVEL_VARIABLE, RunLevel::Observe.word());
-    prepare(&mut command, request);
+    supervisor::prepare(&mut command, &request.folder, request.supervisor);
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(error) => return Ok(Err(error)),
     };
-    #[cfg(target_os = "linux")]
     if let Some(supervisor) = request.supervisor {
         supervisor.started(child.id(), None);
     }
@@ -51,17 +47,3 @@ fn execute(request: &RunRequest<'_>) -> Result<std::result::Result<RunEnd, io::E
         (None, signal) => RunEnd::Killed(signal.unwrap_or(0)),
     }))
 }
-
-/// The command runs in its folder, and blocks the signals that this process blocked when it started.
-#[cfg(target_os = "linux")]
-fn prepare(command: &mut Command, request: &RunRequest<'_>) {
-    let (mask, folder) = (request.supervisor.map(Supervisor::mask), request.folder.clone());
-    sys::before_exec(command, move || {
-        rustix::process::chdir(&folder)?;
-        mask.as_ref().map_or(Ok(()), |mask| mask.set().map(drop))
-    });
-}
-
-/// Elsewhere there is one process, which runs in the folder already.
-#[cfg(not(target_os = "linux"))]
-fn prepare(_command: &mut Command, _request: &RunRequest<'_>) {}

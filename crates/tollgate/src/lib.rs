@@ -94,11 +94,6 @@
 //! - Full protection needs Linux and a local file system. Elsewhere the weaker [`Guarantee`](commit::Guarantee) is
 //!   written into each ledger line.
 
-#[cfg(not(any(target_os = "linux", target_os = "macos")))]
-compile_error!(
-    "tollgate supports Linux and macOS: its promises need locks and renames that differ elsewhere"
-);
-
 mod credentials;
 pub mod fence;
 mod ledger_journal;

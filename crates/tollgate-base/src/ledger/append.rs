@@ -26,6 +26,7 @@ use crate::event::{Event, TailMoved};
 use crate::lock::open_noatime;
 use crate::private;
 use crate::settings::Durability;
+use crate::sys;
 
 use super::files::{GrowingFile, Ledger, is_same_file, open_to_read};
 use super::line::{Cursor, Entry, seq_of};
@@ -63,7 +64,7 @@ impl Ledger {
 
         write_whole(file, size, &text, file).at("append to", &self.path)?;
         if durability == Durability::Durable
-            && let Err(error) = file.sync_data()
+            && let Err(error) = sys::flush_data(file)
         {
             // The caller gets an error, so the lines must not stay. Some file systems report a full disk only now.
             let _ = file.set_len(size);
@@ -77,7 +78,7 @@ impl Ledger {
     pub fn sync(&self) -> Result<()> {
         // The current file is enough: the others were flushed before they got their names.
         match open_to_read(&self.path)? {
-            Some(file) => file.sync_data().at("flush", &self.path),
+            Some(file) => sys::flush_data(&file).at("flush", &self.path),
             None => Ok(()),
         }
     }
@@ -165,7 +166,7 @@ impl Ledger {
         let Some(first) = seq_of(&first) else { return Ok(false) };
         // From now on only the new file is flushed. Without this, a power cut could remove lines from the middle of the
         // ledger.
-        file.sync_data().at("flush", &self.path)?;
+        sys::flush_data(file).at("flush", &self.path)?;
         Ok(rename_to_new_name(&self.path, &self.folder.join(format!("ledger-{first}.jsonl"))).is_ok())
     }
 }
@@ -188,7 +189,7 @@ fn last_line(file: &File, length: u64) -> io::Result<Option<(Cursor, u64)>> {
 fn keep(mut file: &File, from: u64, mut kept: &File) -> io::Result<()> {
     file.seek(SeekFrom::Start(from))?;
     io::copy(&mut file, &mut kept)?;
-    kept.sync_all()
+    sys::flush(kept)
 }
 
 fn rename_to_new_name(from: &Path, to: &Path) -> io::Result<()> {
@@ -196,7 +197,7 @@ fn rename_to_new_name(from: &Path, to: &Path) -> io::Result<()> {
     match renamed.as_ref().err().and_then(Errno::from_io_error) {
         // Some network and user-space file systems do not know the flag. The caller holds the lock, so no other append
         // can make the name between the look and the rename.
-        Some(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => match to.symlink_metadata() {
+        Some(error) if sys::lacks_rename_flag(error) => match to.symlink_metadata() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => private::rename(from, to),
             Err(error) => Err(error),
             Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),

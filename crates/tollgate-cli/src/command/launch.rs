@@ -14,6 +14,8 @@ use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode, Stdio};
 
+use tollgate_base::sys;
+
 use crate::output;
 use crate::words;
 
@@ -48,26 +50,12 @@ impl Launch {
     /// Becomes the command. Returns only if that fails.
     pub(crate) fn run(&self) -> ExitCode {
         // If the parent is dead already, or has ended the input, nobody wants the command any more.
-        if die_with_parent(self.parent) && io::stdin().read_exact(&mut [0]).is_ok() {
+        if sys::die_with_parent(self.parent) && io::stdin().read_exact(&mut [0]).is_ok() {
             let error = Command::new(&self.program).args(&self.arguments).stdin(Stdio::null()).exec();
             output::tell(&words::cannot_run(&self.program, &error));
         }
         ExitCode::from(CANNOT_RUN)
     }
-}
-
-/// SIGKILL, not SIGTERM: a command that catches the signal would outlive its claim.
-#[cfg(target_os = "linux")]
-fn die_with_parent(parent: i32) -> bool {
-    use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
-    set_parent_process_death_signal(Some(Signal::KILL)).is_ok()
-        && getppid().map(Pid::as_raw_pid) == Some(parent)
-}
-
-/// Other systems have no such signal. There the lock alone protects: nobody gets the task while the command runs.
-#[cfg(not(target_os = "linux"))]
-fn die_with_parent(_: i32) -> bool {
-    true
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use tollgate::error::Fault;
+use tollgate::error::{At, Fault};
 use tollgate::settings::Settings;
 use tollgate_base::sys::Deadline;
 
@@ -23,13 +23,13 @@ impl Timer {
     /// Starts with the default settings: nobody knows yet which workspace judges the call.
     pub(super) fn start(started: Instant, fault: FaultAnswer<'_>) -> Self {
         let (wait, words) = last_words(started, &Settings::default(), fault);
-        Self { started, deadline: Deadline::set(wait, words) }
+        Self { started, deadline: Deadline::set(wait, words).at("set a timer", "") }
     }
 
     fn change(&mut self, settings: &Settings, fault: FaultAnswer<'_>) {
         let (wait, words) = last_words(self.started, settings, fault);
         if let Ok(deadline) = &mut self.deadline
-            && let Err(fault) = deadline.change(wait, words)
+            && let Err(fault) = deadline.change(wait, words).at("set a timer", "")
         {
             self.deadline = Err(fault);
         }

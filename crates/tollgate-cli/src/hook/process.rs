@@ -1,8 +1,8 @@
 //! The agent program that called a hook, so that other processes can check whether it is alive.
 
-use std::fs;
-
 use serde::{Deserialize, Serialize};
+
+use tollgate_base::sys;
 
 /// A process. Its start time tells it apart from a later process with the same id.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,7 +17,7 @@ impl Process {
         let mut pid = u32::try_from(rustix::process::getppid()?.as_raw_nonzero().get()).ok()?;
         // The program may run the hook through a shell, which may run another. More levels are not a hook.
         for _ in 0..3 {
-            let found = FoundProcess::of(pid)?;
+            let found = sys::process(pid).filter(|found| !found.is_zombie)?;
             let shells = ["sh", "dash", "bash", "zsh", "fish", "busybox", "env"];
             if !shells.contains(&found.name.as_str()) {
                 // Process 1 adopts processes whose parent has died.
@@ -29,28 +29,7 @@ impl Process {
     }
 
     pub(crate) fn is_alive(&self) -> bool {
-        FoundProcess::of(self.pid).is_some_and(|found| found.started == self.started)
-    }
-}
-
-struct FoundProcess {
-    name: String,
-    parent: u32,
-    started: u64,
-}
-
-impl FoundProcess {
-    fn of(pid: u32) -> Option<Self> {
-        let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The name is in parentheses and may contain parentheses.
-        let (name, rest) =
-            (text.get(text.find('(')? + 1..text.rfind(')')?)?, text.get(text.rfind(')')? + 1..)?);
-        let mut fields = rest.split_whitespace();
-        let state = fields.next()?;
-        let parent = fields.next()?.parse().ok()?;
-        let started = fields.nth(17)?.parse().ok()?;
-        // A zombie counts as dead.
-        (state != "Z").then(|| Self { name: name.to_owned(), parent, started })
+        sys::process(self.pid).is_some_and(|found| found.started == self.started && !found.is_zombie)
     }
 }
 
@@ -61,7 +40,7 @@ mod tests {
     #[test]
     fn a_process_is_alive_until_it_is_killed() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        let process = Process { pid: child.id(), started: FoundProcess::of(child.id()).unwrap().started };
+        let process = Process { pid: child.id(), started: sys::process(child.id()).unwrap().started };
         assert!(process.is_alive());
         assert!(!Process { started: process.started + 1, ..process.clone() }.is_alive());
         child.kill().unwrap();

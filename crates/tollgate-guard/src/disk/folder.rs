@@ -17,6 +17,7 @@ use tollgate_base::error::{At, Fault, Result};
 use tollgate_base::file::has_one_journal;
 use tollgate_base::private;
 use tollgate_base::settings::Durability;
+use tollgate_base::sys;
 
 /// An open folder, with its path for messages.
 #[derive(Debug, Clone)]
@@ -69,9 +70,7 @@ impl Folder {
     pub(crate) fn flush(&self, durability: Durability) -> Result<()> {
         match durability {
             Durability::Fast => Ok(()),
-            Durability::Durable => {
-                retry_on_intr(|| rustix::fs::fsync(&self.fd)).at("flush the folder", &self.shown)
-            }
+            Durability::Durable => sys::flush(&self.fd).at("flush the folder", &self.shown),
         }
     }
 

@@ -1,8 +1,7 @@
 //! A spot: a name in an open folder, and every system call on that name.
 
 use std::ffi::{OsStr, OsString};
-#[cfg(target_os = "linux")]
-use std::os::fd::AsRawFd;
+use std::fs::Metadata;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,6 +15,7 @@ use crate::stage::aside_name;
 use tollgate_base::digest::Digest;
 use tollgate_base::error::{At, Result};
 use tollgate_base::lock::Pauses;
+use tollgate_base::sys;
 
 /// A name in an open folder. The file may exist or not.
 #[derive(Debug, Clone)]
@@ -115,28 +115,25 @@ impl Spot {
     }
 
     /// Like [`Self::open`], but a symbolic link counts as a file too: its bytes are the path in it.
-    #[cfg(target_os = "linux")]
     pub(crate) fn open_itself(&self) -> Result<Found> {
         let is_link = |stat: &Stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
         if !self.stat()?.as_ref().is_some_and(is_link) {
             return self.open();
         }
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let opened = retry_on_intr(|| rustix::fs::openat(&self.folder, &self.name, flags, Mode::empty()));
+        let opened = sys::open_link(&self.folder, &self.name);
         let Some(fd) = gone_is_none(opened.at("open", self.shown()))? else { return Ok(Found::Nothing) };
         let stat = rustix::fs::fstat(&fd).at("look at", self.shown())?;
         if !is_link(&stat) {
             // Replaced since.
             return self.open();
         }
-        let text = rustix::fs::readlinkat(&fd, "", Vec::new()).at("read", self.shown())?;
-        Ok(Found::File(Target::of_link(fd.into(), stat, self.shown(), text.into_bytes())))
-    }
-
-    /// Elsewhere a link cannot be opened.
-    #[cfg(not(target_os = "linux"))]
-    pub(crate) fn open_itself(&self) -> Result<Found> {
-        self.open()
+        let text = sys::link_text(&fd, &self.folder, &self.name).at("read", self.shown());
+        match gone_is_none(text)? {
+            Some(Some(text)) => Ok(Found::File(Target::of_link(fd.into(), stat, self.shown(), text))),
+            // Replaced since.
+            Some(None) => self.open_itself(),
+            None => Ok(Found::Nothing),
+        }
     }
 
     /// Opens the file and makes it quiet. The answer `Busy`: another process had it open for writing the whole time.
@@ -181,21 +178,13 @@ impl Spot {
     }
 
     /// Changes the mode of the file or folder. A symbolic link has none.
-    #[cfg(target_os = "linux")]
     pub(crate) fn set_mode(&self, mode: u32) -> Result<()> {
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd = retry_on_intr(|| rustix::fs::openat(&self.folder, &self.name, flags, Mode::empty()))
-            .at("open", self.shown())?;
-        // A descriptor that is open for its path only cannot be changed itself.
-        let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
-        retry_on_intr(|| rustix::fs::chmod(path.as_str(), Mode::from_raw_mode(mode)))
-            .at("set the mode of", self.shown())
+        sys::set_mode(&self.folder, &self.name, mode).at("set the mode of", self.shown())
     }
 
-    /// Elsewhere no command is run that could change a mode.
-    #[cfg(not(target_os = "linux"))]
-    pub(crate) fn set_mode(&self, _: u32) -> Result<()> {
-        Err(Errno::OPNOTSUPP).at("set the mode of", self.shown())
+    /// The metadata of what has this name. Links are not followed.
+    pub(crate) fn metadata(&self) -> Result<Metadata> {
+        sys::metadata(&self.folder, &self.name, &self.shown()).at("look at", self.shown())
     }
 
     /// The mode of the file or folder that has this name.
@@ -208,7 +197,7 @@ impl Spot {
     pub(crate) fn swap(&self, other: &Self) -> Result<Swap> {
         match self.renameat(other, RenameFlags::EXCHANGE) {
             Ok(()) => Ok(Swap::Exchanged),
-            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => self.swap_in_steps(other),
+            Err(error) if sys::lacks_rename_flag(error) => self.swap_in_steps(other),
             Err(error) => Err(error).at("exchange", other.shown()),
         }
     }
@@ -250,7 +239,7 @@ impl Spot {
         let renamed = match self.renameat(to, RenameFlags::NOREPLACE) {
             Ok(()) => return Ok(true),
             // A link fails, too, if the name is taken. Between the two steps, the file has both names.
-            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => self.link_to(to),
+            Err(error) if sys::lacks_rename_flag(error) => self.link_to(to),
             Err(error) => Err(error),
         };
         match renamed {
@@ -271,7 +260,7 @@ impl Spot {
         match self.link_to(to) {
             Ok(()) => Ok(Linked::Done),
             Err(Errno::EXIST) => Ok(Linked::Taken),
-            Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(Linked::Impossible),
+            Err(error) if error == Errno::PERM || sys::is_unsupported(error) => Ok(Linked::Impossible),
             Err(error) => Err(error).at("create", to.shown()),
         }
     }

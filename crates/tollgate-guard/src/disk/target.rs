@@ -71,7 +71,6 @@ impl Target {
         Self { file, stat, shown, leased: false, link: None }
     }
 
-    #[cfg(target_os = "linux")]
     pub(super) fn of_link(file: File, stat: Stat, shown: PathBuf, path: Vec<u8>) -> Self {
         Self { file, stat, shown, leased: false, link: Some(path) }
     }
@@ -223,7 +222,7 @@ impl Target {
     pub(crate) fn flush(&self, durability: Durability) -> Result<()> {
         match durability {
             Durability::Fast => Ok(()),
-            Durability::Durable => retry_on_intr(|| rustix::fs::fsync(&self.file)).at("flush", &self.shown),
+            Durability::Durable => sys::flush(&self.file).at("flush", &self.shown),
         }
     }
 
@@ -301,7 +300,7 @@ fn copy_attributes(from: &File, to: &File) -> rustix::io::Result<()> {
             match rustix::fs::flistxattr(file, &mut names) {
                 Err(Errno::RANGE) => names.resize(names.len() * 4, 0),
                 // The file system has no attributes.
-                Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(Vec::new()),
+                Err(error) if sys::is_unsupported(error) => return Ok(Vec::new()),
                 length => break length?,
             }
         };
@@ -317,7 +316,7 @@ fn copy_attributes(from: &File, to: &File) -> rustix::io::Result<()> {
         let mut value = vec![0; 64 * 1024];
         let length = match rustix::fs::fgetxattr(from, name.as_slice(), &mut value) {
             Ok(length) => length,
-            Err(Errno::NODATA) => continue,
+            Err(error) if error == sys::NO_ATTRIBUTE => continue,
             Err(error) => return Err(error),
         };
         let copied = retry_on_intr(|| {

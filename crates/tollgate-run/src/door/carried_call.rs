@@ -1,7 +1,6 @@
 //! A call of `tollgate` inside a run, and the text of it that goes through the door.
 
 use std::ffi::OsString;
-#[cfg(any(target_os = "linux", test))]
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
@@ -17,10 +16,9 @@ pub struct CarriedCall {
 }
 
 impl CarriedCall {
-    /// The text for the door, which other systems do not have. Parts that end with a zero, which none of them contains: the folder, the number of variables, each variable and its
-    /// value, each argument.
-    #[cfg(any(target_os = "linux", test))]
-    pub(super) fn encoded(&self) -> Vec<u8> {
+    /// The text for the door: parts that end with a zero, which none of them contains. They are the folder, the number of variables,
+    /// each variable and its value, each argument.
+    pub fn encoded(&self) -> Vec<u8> {
         let number = OsString::from(self.variables.len().to_string());
         let variables = self.variables.iter().flat_map(|(name, value)| [name, value]);
         let parts = [self.folder.as_os_str(), &number].into_iter();
@@ -28,8 +26,8 @@ impl CarriedCall {
         parts.flat_map(|part| part.as_bytes().iter().chain(&[0])).copied().collect()
     }
 
-    #[cfg(any(target_os = "linux", test))]
-    pub(super) fn decoded(text: &[u8]) -> Option<Self> {
+    /// The call in this text. `None` if it is none.
+    pub fn decoded(text: &[u8]) -> Option<Self> {
         let text = text.strip_suffix(&[0])?;
         let mut parts = text.split(|byte| *byte == 0).map(|part| OsString::from_vec(part.to_vec()));
         let folder = parts.next()?.into();

@@ -3,8 +3,19 @@
 use tollgate_base::error::Result;
 use tollgate_guard::gate::Gate;
 
+use crate::level::RunLevel;
 use crate::outcome::LevelAttempt;
 use crate::request::RunRequest;
+
+/// No level is known to the kernel.
+pub(crate) fn level_here() -> Option<RunLevel> {
+    None
+}
+
+/// No run has a door.
+pub(crate) fn is_without_door() -> bool {
+    false
+}
 
 /// Never.
 pub(crate) fn why_not() -> Option<String> {

@@ -70,7 +70,7 @@ pub(crate) fn run(gate: &Gate, request: &RunRequest<'_>) -> Result<LevelAttempt>
     }
     let mut memory = CommandMemory::new(root, &request.pass).at("look at", root)?;
     let folder = RunFolder::create(gate.workspace())?;
-    let door = door::open(folder.path()).ok();
+    let door = door::socket::open(folder.path()).ok();
     let (mut child, listener) =
         match start(request, folder.path(), door.as_ref().map_or(DoorOfRun::Missing, |_| DoorOfRun::Open))? {
             Start::Started(child, listener, interruptible) => {

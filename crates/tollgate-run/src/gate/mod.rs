@@ -17,3 +17,4 @@ mod why_not;
 
 pub(crate) use self::guarding::run;
 pub(crate) use self::why_not::why_not;
+pub(crate) use crate::sys::seccomp::{is_without_door, level_here};

@@ -107,7 +107,7 @@ pub(crate) fn run(gate: &Gate, request: &RunRequest<'_>) -> Result<LevelAttempt>
     reach.closed.extend(request.closed.iter().cloned());
     reach.open.clone_from(&request.open);
     let mut transaction = Transaction::begin(gate, reach, Some(request))?;
-    let door = door::open(transaction.folder.path()).ok();
+    let door = door::socket::open(transaction.folder.path()).ok();
     transaction.new_settings = request.new_settings.clone();
     if request.reads_count == ReadsCount::Later {
         transaction.looked = CommandLook::ForItself;

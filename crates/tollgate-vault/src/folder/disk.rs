@@ -19,6 +19,7 @@ use tollgate_base::file::{has_one_journal, replace_file};
 use tollgate_base::lock::{Pauses, open_noatime};
 use tollgate_base::private;
 use tollgate_base::settings::Durability;
+use tollgate_base::sys;
 use tollgate_base::task::TaskName;
 
 /// The longest that a lease on a task is waited for. Ours last for microseconds; a file server's may last longer.
@@ -149,7 +150,7 @@ impl Disk {
         let Err(error) = exchanged else { return Ok(ExchangeResult::Done) };
         match Errno::from_io_error(&error) {
             Some(Errno::NOENT) => Ok(ExchangeResult::Missing),
-            Some(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => Ok(ExchangeResult::Unsupported),
+            Some(error) if sys::lacks_rename_flag(error) => Ok(ExchangeResult::Unsupported),
             _ => in_vault(Err(error), "exchange", [one, other]),
         }
     }
@@ -205,7 +206,7 @@ impl Disk {
         match self.durability {
             Durability::Durable => {
                 self.point("flush").at("flush", path)?;
-                file.sync_data().at("flush", path)
+                sys::flush_data(file).at("flush", path)
             }
             Durability::Fast => Ok(()),
         }
@@ -219,7 +220,7 @@ impl Disk {
             if !has_one_journal(&folder) {
                 self.sync_folder(from)?;
             }
-            folder.sync_all().at("flush", to)?;
+            sys::flush(&folder).at("flush", to)?;
         }
         Ok(())
     }
@@ -343,7 +344,6 @@ pub(crate) fn no_name_left(task: &TaskName, to: &Slot) -> Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tollgate_base::sys;
 
     #[test]
     fn nothing_is_done_through_a_linked_folder() {
@@ -402,6 +402,11 @@ mod tests {
         let path = folder.path().join("x");
         fs::write(&path, "x").unwrap();
         let looked_at = File::open(&path).unwrap();
+        if !sys::HAS_LEASES {
+            // Nobody can be made to wait.
+            assert!(open_task(&path, OFlags::RDWR).unwrap().is_some());
+            return;
+        }
         sys::take_read_lease(&looked_at).unwrap();
         std::thread::scope(|scope| {
             let opened = scope.spawn(|| open_task(&path, OFlags::RDWR).unwrap().is_some());

@@ -88,13 +88,13 @@ pub(super) fn make(path: &Path) -> Result<()> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
     let mut file = open_noatime(&stage, flags).at("create", &stage)?;
     // Once in the life of a vault. Without the flush a power cut could leave the name without the id.
-    file.write_all(id.as_bytes()).and_then(|()| file.sync_all()).at("write", &stage)?;
+    file.write_all(id.as_bytes()).and_then(|()| sys::flush(&file)).at("write", &stage)?;
     match private::rename_with(&stage, path, RenameFlags::NOREPLACE) {
         // Another process was faster.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             private::remove_file(&stage).at("delete", &stage)
         }
-        Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::INVAL | Errno::OPNOTSUPP)) => {
+        Err(error) if Errno::from_io_error(&error).is_some_and(sys::lacks_rename_flag) => {
             private::remove_file(&stage).at("delete", &stage)?;
             let no_replace = "its file system cannot move a file without replacing another: keep the vault on ext4, XFS, Btrfs or tmpfs";
             Err(io::Error::new(io::ErrorKind::Unsupported, no_replace)).at("keep claims in", path)

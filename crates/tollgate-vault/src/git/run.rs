@@ -8,7 +8,7 @@
 //! the conversation as its standard input, so the lock is not free before the last such program has ended, even if tollgate
 //! is killed.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
@@ -24,6 +24,7 @@ use crate::claim_lock::without_locks;
 use tollgate_base::boot_clock::millis_since_boot;
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::private;
+use tollgate_base::sys;
 use tollgate_base::working_tree::OUTER_GIT;
 
 /// The oldest git that can do everything that is asked of it: `--porcelain`, `--atomic` and leases are older, but
@@ -291,16 +292,15 @@ fn printable(bytes: &[u8]) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// When a process was started, in the kernel's own count. Only Linux has this file.
+/// When a process was started, in the kernel's own count.
 fn started_at(pid: u64) -> Option<u64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name of the program may contain anything, even brackets and spaces.
-    text.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+    Some(sys::process(u32::try_from(pid).ok()?)?.started)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
     use std::path::Path;
     use tollgate_base::lock::Pauses;
 

@@ -225,6 +225,29 @@ fn only_the_disk_changes_guarded_files() {
     }
 }
 
+/// What differs between systems is behind the same functions on each of them, in one place. So the rest of the code need not be
+/// read for another system, and the suite tests on Linux what others run.
+#[test]
+fn only_the_layers_ask_for_which_system_they_are_compiled() {
+    let layers = [
+        ("tollgate-base/src/sys.rs", "chooses the layers of all libraries"),
+        ("tollgate-base/src/sys/kernel_linux.rs", "what only the layer without leases asks the kernel"),
+        ("tollgate-run/src/lib.rs", "runs on Linux, and what other systems have instead"),
+        ("tollgate-run/src/door.rs", "the door of a run on Linux"),
+    ];
+    let words =
+        ["target_os", "target_vendor", "target_family", "cfg(unix", "cfg(windows", "tollgate_no_leases"];
+    let packages = sources().into_iter().filter(|(name, _)| name.starts_with("packages/"));
+    let mut used = std::collections::BTreeSet::new();
+    for (name, text) in production(&PUBLISHED).chain(packages) {
+        let Some(word) = words.iter().find(|word| text.contains(*word)) else { continue };
+        let known = layers.iter().find(|(file, _)| name.contains(file));
+        let (file, _) = known.unwrap_or_else(|| panic!("{name} has {word}: that belongs to the layers"));
+        used.insert(*file);
+    }
+    assert_eq!(used.len(), layers.len(), "a file no longer needs its line: {used:#?}");
+}
+
 /// A repository can bring a link in place of any file or folder of the state, and `private` follows none. So the library opens
 /// files by their path only where they are none of the state's.
 #[test]
@@ -236,13 +259,12 @@ fn only_private_opens_state() {
         ("tollgate-guard/src/probe.rs", "its own files, which it has made by descriptor"),
         ("tollgate-guard/src/state_folder.rs", "the configuration, which may be a link of the user"),
         ("tollgate-guard/src/view.rs", "files of the workspace"),
-        ("tollgate-base/src/boot_clock.rs", "a file of the kernel"),
+        ("tollgate-base/src/sys/kernel_linux.rs", "files of the kernel"),
         ("tollgate-base/src/tracked.rs", "the index of git"),
         ("tollgate-base/src/audit/record.rs", "files that the user names"),
         ("tollgate-vault/src/folder/mod.rs", "folders with tasks"),
         ("tollgate-vault/src/folder/scan.rs", "folders with tasks"),
         ("tollgate-vault/src/folder/store.rs", "folders with tasks"),
-        ("tollgate-vault/src/git/run.rs", "a file of the kernel"),
         ("tollgate-vault/src/git/uncommitted.rs", "a folder with tasks"),
         ("tollgate-etcd/src/tls.rs", "certificates that the user names"),
         ("tollgate-export/src/out_file.rs", "the file that the user exports to"),

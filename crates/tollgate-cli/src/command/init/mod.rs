@@ -19,7 +19,7 @@ use tollgate::trust::outside;
 use tollgate::vault::state::State;
 use tollgate::visible::plain;
 use tollgate::workspace::{STATE_FOLDER, canonical, read_settings};
-use tollgate_base::private;
+use tollgate_base::{private, sys};
 
 use self::config_file::{ConfigFile, is_template};
 use super::vault::check_address;
@@ -308,7 +308,7 @@ impl PlannedVault {
         }
         // Without this, a power cut after the answer could take the vault away.
         for made in [Some(folder.as_path()), folder.parent()].into_iter().flatten() {
-            fs::File::open(made).and_then(|made| made.sync_all()).at("flush", made)?;
+            fs::File::open(made).and_then(sys::flush).at("flush", made)?;
         }
         Ok(())
     }

@@ -17,7 +17,7 @@ use tollgate_base::lock::Pauses;
 /// new one.
 const GAP: Duration = Duration::from_millis(200);
 
-/// How long a hash must stay the same, where there are no leases.
+/// How long a hash must stay the same, and nobody may have the file open for writing, where there are no leases.
 const SETTLE: Duration = Duration::from_millis(20);
 
 /// The file at the path.
@@ -92,6 +92,10 @@ impl Current {
             return Ok(false);
         }
         if self.quiet == Quiet::Unavailable {
+            // A program that had the file open before the swap would write into the replaced file.
+            if file.quiet() == Quiet::Busy {
+                return Ok(false);
+            }
             // Without a lease, only the bytes can tell.
             file.refresh()?;
             if FileState::Present(file.hash()?) != self.state {
@@ -122,6 +126,9 @@ impl Current {
 
 fn settled(file: &mut Target, digest: Digest) -> Result<bool> {
     std::thread::sleep(SETTLE);
+    if file.quiet() == Quiet::Busy {
+        return Ok(false);
+    }
     file.refresh()?;
     Ok(file.hash()? == digest)
 }

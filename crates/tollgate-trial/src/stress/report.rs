@@ -6,6 +6,7 @@ use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tollgate_base::sys;
 
 use crate::engine::Engines;
 use crate::open_files::{GENTLE, OpenTally};
@@ -165,6 +166,7 @@ impl Report {
             .map(|(name, (attempts, lost))| (name.clone(), json!({"attempts": attempts, "lost": lost})));
         json!({
             "kept": self.is_kept(),
+            "level": level(),
             "seed": self.seed,
             "seconds": self.seconds,
             "rounds": self.rounds,
@@ -228,17 +230,23 @@ impl Report {
         }
         write!(
             text,
-            "{}: {} operations in {} s ({} rounds, seed {}): {} lost, {} duplicate owners, {} false alarms",
+            "{}: {} operations in {} s ({} rounds, seed {}, level {}): {} lost, {} duplicate owners, {} false alarms",
             if self.is_kept() { "kept" } else { "BROKEN" },
             self.operations(),
             self.seconds,
             self.rounds,
             self.seed,
+            level(),
             self.lost,
             self.duplicate_owners,
             self.false_alarms
         )
     }
+}
+
+/// The strongest guarantee of a write that the system allows, with the word of the ledger.
+fn level() -> &'static str {
+    if sys::HAS_LEASES { "full" } else { "no_quiet" }
 }
 
 /// A bar on the terminal, if there is one.

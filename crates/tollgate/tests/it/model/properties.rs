@@ -22,6 +22,8 @@ pub(super) const ALL_OR_NOTHING: &str = "a killed write is applied and logged, o
 pub(super) const REPORTS: &str = "only finished foreign writes are reported";
 pub(super) const SPOILT: &str = "the file that goes to the path holds the staged bytes";
 pub(super) const DISPLACED: &str = "the file that an acknowledged write displaced is kept";
+pub(super) const CUT_OFF: &str =
+    "no write is acknowledged while a program has the file open that was displaced";
 pub(super) const WAITING: &str = "nobody waits forever";
 
 impl Race {
@@ -284,6 +286,7 @@ impl Model for Race {
             }),
             Property::<Self>::always(REPORTS, |_, now| !now.seen.false_report),
             Property::<Self>::always(SPOILT, |_, now| !now.seen.spoilt),
+            Property::<Self>::always(CUT_OFF, |_, now| !now.seen.cut_off),
             Property::<Self>::always(WAITING, |race, now| {
                 let mut moves = Vec::new();
                 race.actions(now, &mut moves);

@@ -81,6 +81,11 @@ pub(super) enum Clause {
     CheckLedger,
     /// The healer recognises a finished create by its inode, which has both names. The content does not tell.
     CompareInodes,
+    /// Where there are no leases: a file that a program has open for writing is waited for before it is hashed, and a hash that
+    /// differs is taken again.
+    AskBefore,
+    /// Where there are no leases: undo, if a program has the displaced file open for writing.
+    AskAfter,
     /// The next process to take the lock heals what dead ones left for this path, before it stages anything.
     HealFirst,
 }
@@ -92,6 +97,8 @@ pub(super) enum Protocol {
     Naive,
     /// Ours, without these clauses.
     Guarded { without: &'static [Clause] },
+    /// Ours where the kernel grants no leases but says who has a file open, without these clauses.
+    Leaseless { without: &'static [Clause] },
 }
 
 pub(super) const FULL: Protocol = Protocol::Guarded { without: &[] };
@@ -306,6 +313,8 @@ pub(super) struct Seen {
     pub(super) false_stale: bool,
     /// A committer answered "done" over bytes that its author had not read.
     pub(super) blind: bool,
+    /// A write was found good although a program had the displaced file open for writing.
+    pub(super) cut_off: bool,
     /// A file went to the path that no longer held the staged bytes.
     pub(super) spoilt: bool,
     /// A swap was undone.

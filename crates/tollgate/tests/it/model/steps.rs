@@ -12,8 +12,16 @@ impl Race {
     pub(super) fn has(&self, clause: Clause) -> bool {
         match &self.protocol {
             Protocol::Naive => false,
-            Protocol::Guarded { without } => !without.contains(&clause),
+            Protocol::Guarded { without } => {
+                !without.contains(&clause) && ![Clause::AskBefore, Clause::AskAfter].contains(&clause)
+            }
+            Protocol::Leaseless { without } => clause != Clause::Lease && !without.contains(&clause),
         }
+    }
+
+    /// Whether the kernel says who has a file open for writing, by a lease or otherwise.
+    fn can_ask(&self) -> bool {
+        self.has(Clause::Lease) || matches!(self.protocol, Protocol::Leaseless { .. })
     }
 
     pub(super) fn stages(&self) -> impl Iterator<Item = Stage> + use<> {
@@ -46,7 +54,9 @@ impl Race {
                 };
                 !now.is_locked() && has_read() && !(self.has(Clause::HealFirst) && left_over())
             }
-            Step::Opened(file) => !self.has(Clause::Lease) || !now.has_writer(file),
+            Step::Opened(file) => {
+                !(self.has(Clause::Lease) || self.has(Clause::AskBefore)) || !now.has_writer(file)
+            }
             Step::Answered(_) | Step::Dead => false,
             _ => true,
         }
@@ -66,7 +76,7 @@ impl Race {
             && staged.file.is_some_and(|file| {
                 (self.grace == Grace::Nothing || !now.is_being_looked_up(file))
                     && !(self.grace == Grace::Writers && now.has_writer(file))
-                    && !(self.has(Clause::Lease) && self.has(Clause::QuietCheck) && now.has_writer(file))
+                    && !(self.can_ask() && self.has(Clause::QuietCheck) && now.has_writer(file))
             })
     }
 
@@ -101,6 +111,11 @@ impl Race {
                 if !intact(now, file) || now.path != Some(file) {
                     now.lease = Lease::Free;
                     Step::Staged
+                } else if bytes != commit.base
+                    && self.has(Clause::AskBefore)
+                    && (now.has_writer(file) || now.content(file) != bytes)
+                {
+                    Step::Staged
                 } else if bytes != commit.base {
                     self.refuse(now, stage, Answer::Stale)
                 } else {
@@ -113,8 +128,13 @@ impl Race {
                 let same = if self.has(Clause::Lease) {
                     out == Some(hashed) && (intact(now, hashed) || !self.has(Clause::StillQuiet))
                 } else {
-                    out.is_some_and(|file| now.content(file) == commit.base)
+                    out.is_some_and(|file| {
+                        now.content(file) == commit.base
+                            && (out == Some(hashed) || !self.can_ask())
+                            && !(self.has(Clause::AskAfter) && now.has_writer(file))
+                    })
                 };
+                now.seen.cut_off |= same && out.is_some_and(|file| now.has_writer(file));
                 if same || !self.has(Clause::Verify) {
                     Step::Verified { over }
                 } else {

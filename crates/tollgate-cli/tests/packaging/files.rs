@@ -51,9 +51,12 @@ console.log(JSON.stringify(lint(readFileSync(0, 'utf8'), 'release.yml')));
 ";
 
 #[test]
-fn the_workflow_of_a_release_and_the_action_are_valid() {
+fn the_workflows_and_the_action_are_valid() {
     let Some(peers) = peers() else { return };
-    for (schema, file) in [("workflows", ".github/workflows/release.yml"), ("actions", "action.yml")] {
+    let workflows = [".github/workflows/release.yml", ".github/workflows/macos.yml"];
+    for (schema, file) in
+        workflows.map(|file| ("workflows", file)).into_iter().chain([("actions", "action.yml")])
+    {
         let schema = format!("vendor.github-{schema}");
         let mut check = Command::new(peers.join("python/bin/check-jsonschema"));
         let checked = check.args(["--builtin-schema", &schema]).arg(root().join(file)).output().unwrap();
@@ -70,8 +73,9 @@ fn the_workflow_of_a_release_and_the_action_are_valid() {
         };
         found.as_array().unwrap().iter().filter(|found| !is_new(found)).cloned().collect()
     };
-    let workflow = fs::read_to_string(root().join(".github/workflows/release.yml")).unwrap();
+    let [workflow, on_macos] = workflows.map(|file| fs::read_to_string(root().join(file)).unwrap());
     assert_eq!(lint(&workflow), [Value::Null; 0]);
+    assert_eq!(lint(&on_macos), [Value::Null; 0]);
     let broken = workflow.replace("needs: publish\n", "needs: nobody\n");
     assert_eq!(lint(&broken).len(), 1, "it does complain");
 }

@@ -244,6 +244,8 @@ fn walk_to_parent(path: &Path) -> io::Result<(OwnedFd, &OsStr)> {
     for part in folders.components() {
         match part {
             Component::Normal(part) => fd = open_in(&fd, part, flags, Mode::empty())?,
+            // No part before it is a link, so this is the folder above.
+            Component::ParentDir => fd = open_in(&fd, OsStr::new(".."), flags, Mode::empty())?,
             Component::RootDir | Component::CurDir => {}
             _ => return Err(Errno::XDEV.into()),
         }
@@ -342,6 +344,8 @@ mod tests {
         looped(walk_to_parent(&inside).map(drop), "walk");
         assert!(open_folder(Path::new("/")).is_ok() && open_folder(Path::new(".")).is_ok());
         assert!(walk_to_parent(&top.join("real/sub/file")).is_ok());
+        assert!(walk_to_parent(&top.join("real/../real/sub/file")).is_ok());
+        looped(walk_to_parent(&top.join("alias/../real/sub/file")).map(drop), "walk back");
         assert!(walk_to_parent(&top.join("real/../mine/x")).is_err());
         assert_eq!(fs::read(top.join("real/sub/file")).unwrap(), b"x");
         assert_eq!(names(&top.join("real/sub")).unwrap().len(), 2);

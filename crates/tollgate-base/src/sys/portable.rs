@@ -47,13 +47,36 @@ pub(crate) fn open_without_links(_: &Path, _: OFlags, _: Mode) -> Option<rustix:
     None
 }
 
+/// How often a folder is listed that changes all the time.
+const LISTINGS: usize = 16;
+
 /// What is in a folder that nobody has listed by this descriptor.
+///
+/// A listing takes several calls, and a file that is renamed between two of them can be missed under both names. So the folder is
+/// listed until nothing has changed.
 pub(crate) fn each_entry(folder: &OwnedFd, mut each: impl FnMut(&[u8], FileType)) -> io::Result<()> {
+    let mut found = list(folder)?;
+    for _ in 0..LISTINGS {
+        let again = list(folder)?;
+        let is_same = again == found;
+        found = again;
+        if is_same {
+            break;
+        }
+    }
+    found.iter().for_each(|(name, kind)| each(name, *kind));
+    Ok(())
+}
+
+/// The names in a folder and what they are, in order.
+fn list(folder: &OwnedFd) -> io::Result<Vec<(Vec<u8>, FileType)>> {
+    let mut found = Vec::new();
     for entry in retry_on_intr(|| Dir::read_from(folder))? {
         let entry = entry?;
-        each(entry.file_name().to_bytes(), entry.file_type());
+        found.push((entry.file_name().to_bytes().to_owned(), entry.file_type()));
     }
-    Ok(())
+    found.sort_by(|one, other| one.0.cmp(&other.0));
+    Ok(found)
 }
 
 /// The path in a symbolic link that is open. `None` if that can no longer be found out, because the link was replaced.

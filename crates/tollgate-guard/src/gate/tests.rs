@@ -3,6 +3,7 @@
 use super::*;
 use crate::root::Options;
 use std::sync::Arc;
+use tollgate_base::sys;
 
 /// A gate whose clock is ahead by this many seconds, and a turn.
 fn gate(folder: &Path, ahead: i64) -> (Gate, Turn) {
@@ -45,7 +46,9 @@ fn a_large_file_that_did_not_change_is_not_hashed_again() {
     let (gate, turn) = gate(folder.path(), 10);
     assert_eq!(hash(&gate, &turn), Digest::of(&one));
     if let Some(wrong) = poison(&gate, &turn) {
-        assert_eq!(hash(&gate, &turn), wrong, "the stamp is the same");
+        // Only of a quiet file does the stamp tell.
+        let expected = if sys::HAS_LEASES { wrong } else { Digest::of(&one) };
+        assert_eq!(hash(&gate, &turn), expected, "the stamp is the same");
     }
     fs::write(folder.path().join("large"), &two).unwrap();
     assert_eq!(hash(&gate, &turn), Digest::of(&two), "the stamp tells");

@@ -2,10 +2,14 @@
 
 use std::fs;
 
+use tollgate_base::sys;
+
 use crate::crew::{Crew, Disk};
 use crate::scene::lines_of;
 
 fn no_false_alarm(kind: &str) {
+    // Only a lease keeps this program from undoing a guarded write between its read and its rename. That is a change.
+    let may_undo = kind == "same-rename" && !sys::HAS_LEASES;
     for disk in [Disk::Checkout, Disk::Memory] {
         // Each agent has its own file: a write by another agent would be a real conflict.
         let files = ["one", "two"];
@@ -22,7 +26,7 @@ fn no_false_alarm(kind: &str) {
         for agent in agents {
             let answer = agent.ends();
             println!("{kind} on {disk:?}: {answer}");
-            assert_eq!(answer["stale"], 0, "{kind} on {disk:?}: {answer}");
+            assert!(answer["stale"] == 0 || may_undo, "{kind} on {disk:?}: {answer}");
         }
         fs::write(crew.beside("done"), "").unwrap();
         for outsider in outsiders {
@@ -31,7 +35,7 @@ fn no_false_alarm(kind: &str) {
             assert!(saves > 10, "{kind} on {disk:?}: the outsider was hardly there");
         }
         crew.workspace(|workspace| {
-            assert_eq!(lines_of(workspace, "MUTATION_CONFLICT"), Vec::<serde_json::Value>::new());
+            assert!(lines_of(workspace, "MUTATION_CONFLICT").is_empty() || may_undo);
             assert_eq!(lines_of(workspace, "LATE_EXTERNAL_WRITE"), Vec::<serde_json::Value>::new());
             assert_eq!(workspace.ledger().verify().unwrap().problem, None);
         });

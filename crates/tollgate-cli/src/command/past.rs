@@ -1,18 +1,16 @@
-//! The past of a workspace, for the commands that show it and undo it: which changes are meant, their bytes, their sizes.
+//! The past of a workspace, for the commands that show it and undo it: what a file has held, and who may undo what.
 
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::str::FromStr;
 
-use jiff::Timestamp;
 use serde_json::{Value, json};
-use tollgate::TaskName;
 use tollgate::error::Fault;
 use tollgate::history;
+use tollgate::history::chosen::Which;
 use tollgate::history::step::{Back, Step, Steps};
 use tollgate::history::trail::{By, State, Trail, states};
 use tollgate::history::undo::{Plan, UndoResult};
-use tollgate::name::{Agent, TurnId};
+use tollgate::name::Agent;
 use tollgate::workspace::Workspace;
 use tollgate::{Digest, ledger::Ledger};
 
@@ -21,88 +19,6 @@ use crate::error::CliError;
 use crate::invocation::Invocation;
 use crate::person::Person;
 use crate::words;
-
-/// Which changes are meant.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Which {
-    /// That with this ledger line.
-    Line(u64),
-    /// Those of a turn.
-    Turn(TurnId),
-    /// Those that were made for a task.
-    Task(TaskName),
-    /// Those of an agent since this time.
-    Agent(Agent, Timestamp),
-}
-
-impl FromStr for Which {
-    type Err = String;
-
-    /// The number of a ledger line, the id of a turn, or the name of a task.
-    fn from_str(text: &str) -> Result<Self, String> {
-        if let Ok(line) = text.parse() {
-            return Ok(Self::Line(line));
-        }
-        let is_turn = text.strip_prefix("t-").is_some_and(|id| id.len() == 16);
-        if is_turn && let Ok(turn) = text.parse() {
-            return Ok(Self::Turn(turn));
-        }
-        text.parse().map(Self::Task).map_err(|fault: Fault| fault.to_string())
-    }
-}
-
-impl Which {
-    fn back(&self) -> Back {
-        match self {
-            Self::Line(line) => Back::ToLine(*line),
-            Self::Agent(_, since) => Back::To(*since),
-            Self::Turn(_) | Self::Task(_) => Back::ToTheStart,
-        }
-    }
-
-    /// The steps since the first that is meant, and whether a step is meant. `Err`: nothing is meant.
-    pub(super) fn find(&self, ledger: &Ledger) -> Result<Option<Chosen>, Fault> {
-        let steps = Steps::read(ledger, self.back(), |_| ControlFlow::Continue(true))?.steps;
-        let change = match self {
-            Self::Line(line) => steps.iter().find(|step| step.seq == *line).map(|step| step.change),
-            _ => None,
-        };
-        let is_meant = |step: &Step| match self {
-            Self::Line(_) => Some(step.change) == change,
-            Self::Turn(turn) => step.turn.as_ref() == Some(turn),
-            Self::Task(task) => step.task.as_ref() == Some(task),
-            Self::Agent(agent, _) => step.agent.as_ref() == Some(agent),
-        };
-        let meant: Vec<bool> = steps.iter().map(is_meant).collect();
-        let first = meant.iter().position(|meant| *meant);
-        Ok(first.map(|first| Chosen { steps: steps[first..].to_vec(), meant: meant[first..].to_vec() }))
-    }
-}
-
-/// Steps of the ledger, and which of them are meant.
-pub(super) struct Chosen {
-    /// The oldest first. The first is meant.
-    pub(super) steps: Vec<Step>,
-    meant: Vec<bool>,
-}
-
-impl Chosen {
-    /// All of these are meant.
-    pub(super) fn all(steps: Vec<Step>) -> Self {
-        Self { meant: vec![true; steps.len()], steps }
-    }
-
-    pub(super) fn is_meant(&self, step: &Step) -> bool {
-        // The numbers of the lines rise.
-        let at = self.steps.binary_search_by_key(&step.seq, |step| step.seq);
-        at.is_ok_and(|at| self.meant[at])
-    }
-
-    /// The steps that are meant.
-    pub(super) fn meant(&self) -> impl DoubleEndedIterator<Item = &Step> {
-        self.steps.iter().zip(&self.meant).filter(|(_, meant)| **meant).map(|(step, _)| step)
-    }
-}
 
 /// What a file has held, the oldest first.
 pub(super) struct Past {
@@ -182,17 +98,6 @@ pub(super) fn asked(invocation: &Invocation, shown: &str) -> Result<Option<Answe
         }
         Ok(_) => None,
     })
-}
-
-impl Which {
-    pub(super) fn described(&self) -> String {
-        match self {
-            Self::Line(line) => format!("line {line}"),
-            Self::Turn(turn) => format!("turn `{turn}`"),
-            Self::Task(task) => format!("task `{task}`"),
-            Self::Agent(agent, since) => format!("`{agent}` since {since}"),
-        }
-    }
 }
 
 /// A plan for programs. `name`: what the diffs call what comes of each file, and the list of what was written, which is empty yet.

@@ -2,12 +2,12 @@
 
 use clap::Args;
 use serde_json::{Value, json};
+use tollgate::history::chosen::Which;
 use tollgate::history::content::Contents;
 use tollgate::history::listing::FileDiff;
 use tollgate::history::step::Step;
-use tollgate::history::undo::spans;
 
-use super::past::{Chosen, Which, nothing_found, recorded};
+use super::past::{nothing_found, recorded};
 use crate::answer::{Answer, Reply};
 use crate::error::CliError;
 use crate::invocation::Invocation;
@@ -41,20 +41,10 @@ pub(crate) fn run(invocation: &Invocation, args: &ShowArgs) -> Result<Answer, Cl
         Which::Line(_) => format!("change {}", chosen.steps[0].change),
         which => which.described(),
     };
-    let shown =
-        ShownChanges { what: &what, steps: chosen.meant().collect(), files: diffs(&contents, &chosen)? };
+    let files = chosen.diffs(&contents, usize::MAX)?;
+    let shown = ShownChanges { what: &what, steps: chosen.meant().collect(), files };
     let json = shown_json(&args.which, &shown);
     Ok(Answer::Long(Reply::new(words::shown_changes(&invocation.viewpoint(), &shown), json)))
-}
-
-fn diffs(contents: &Contents<'_>, chosen: &Chosen) -> Result<Vec<FileDiff>, CliError> {
-    let mut files = Vec::new();
-    for span in spans(&chosen.steps, |step| chosen.is_meant(step)) {
-        if !span.is_nothing() {
-            files.push(FileDiff::of(contents, &span.path, [span.before, span.after])?);
-        }
-    }
-    Ok(files)
 }
 
 fn shown_json(which: &Which, shown: &ShownChanges<'_>) -> Value {

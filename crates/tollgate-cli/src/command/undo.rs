@@ -9,6 +9,7 @@ use serde_json::json;
 use tollgate::error::Fault;
 use tollgate::gate::Gate;
 use tollgate::guard::{Expected, Outcome};
+use tollgate::history::chosen::{Chosen, Which};
 use tollgate::history::content::Contents;
 use tollgate::history::step::{Back, Steps};
 use tollgate::history::undo::Plan;
@@ -18,9 +19,7 @@ use tollgate::name::Agent;
 use tollgate::recovery::RecoveryEntry;
 use tollgate::{Digest, TaskName};
 
-use super::past::{
-    Chosen, Past, Which, asked, ledger_name, no, not_allowed, nothing_found, paths_of, plan_json,
-};
+use super::past::{Past, asked, ledger_name, no, not_allowed, nothing_found, paths_of, plan_json};
 use crate::answer::{Answer, Reply};
 use crate::command::moment::moment;
 use crate::error::CliError;
@@ -159,7 +158,7 @@ fn undo(invocation: &Invocation, args: &UndoArgs, gate: &Gate, chosen: &Chosen) 
         return Ok(refused);
     }
     let contents = Contents::of(gate.workspace()).left_by(&chosen.steps);
-    let plan = Plan::undo(&contents, &chosen.steps, |step| chosen.is_meant(step))?;
+    let plan = chosen.plan_to_undo(&contents)?;
     let shown = words::to_undo(&invocation.viewpoint(), gate.workspace().path(), chosen.meant(), &plan);
     let mut json = plan_json(&plan, "undone");
     if let Some([from, to]) = plan.folders.first() {

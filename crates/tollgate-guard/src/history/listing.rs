@@ -68,20 +68,83 @@ impl PastChanges {
         if let Some(task) = selection.task {
             steps.retain(|step| step.task.as_ref() == Some(task));
         }
-        let contents = Contents::of(workspace).left_by(&steps);
-        let change = |steps: &[Step]| {
-            let none = Size::Lines { added: 0, removed: 0 };
-            let size = file_diffs(&contents, steps)?.iter().fold(none, |sum, file| sum.sum(file.size));
-            Ok(PastChange { steps: steps.to_vec(), size })
-        };
-        let changes = steps.chunk_by(|one, other| one.change == other.change).rev().take(most);
-        Ok(Self { changes: changes.map(change).collect::<Result<_>>()?, damaged })
+        Ok(Self { changes: changes(workspace, &steps, most)?, damaged })
     }
 
     /// The bytes before and after these changes.
     pub fn contents<'a>(&self, workspace: &'a Workspace) -> Contents<'a> {
         Contents::of(workspace).left_by(self.changes.iter().flat_map(|change| &change.steps))
     }
+}
+
+/// The number of ledger lines that are read for one part: about a tenth of a second.
+const LINES: u64 = 20_000;
+
+/// A part of the past, the newest first, as a page shows it, without the tasks. The cost does not grow with the ledger: a search that finds too little ends
+/// after a bounded number of lines.
+#[derive(Debug, Default)]
+pub struct PastPart {
+    /// The changes.
+    pub changes: Vec<PastChange>,
+    /// The next part is that before this ledger line; `None` if there is none.
+    pub older: Option<u64>,
+}
+
+impl PastPart {
+    /// The newest wanted changes, at most `most`; of those before a ledger line, if one is given. It is asked of each step, the newest
+    /// first; `Break` says that nothing older is wanted.
+    pub fn read(
+        workspace: &Workspace,
+        before: Option<u64>,
+        most: usize,
+        mut wanted: impl FnMut(&Step) -> ControlFlow<(), bool>,
+    ) -> Result<Self> {
+        let ledger = workspace.ledger();
+        let before = before.unwrap_or(u64::MAX);
+        let newest = ledger.newest_before(before)?.find_map(|line| Some(line.ok()?.seq)).unwrap_or(0);
+        let floor = newest.saturating_sub(LINES).max(1);
+        let (mut count, mut last, mut lowest, mut is_all) = (0, None, floor, floor == 1);
+        let mut older = None;
+        let steps = Steps::read_part(ledger, before, Back::ToLine(floor), |step| {
+            let wants = match wanted(step) {
+                ControlFlow::Continue(wants) => wants,
+                ControlFlow::Break(()) => {
+                    is_all = true;
+                    return ControlFlow::Break(());
+                }
+            };
+            if wants && last != Some(step.change) {
+                if count == most {
+                    older = last;
+                    return ControlFlow::Break(());
+                }
+                (count, last) = (count + 1, Some(step.change));
+            }
+            lowest = lowest.min(step.change);
+            ControlFlow::Continue(wants)
+        })?
+        .steps;
+        Ok(Self {
+            changes: changes(workspace, &steps, most)?,
+            older: older.or((!is_all).then_some(lowest)).filter(|older| *older > 1),
+        })
+    }
+
+    /// The bytes before and after these changes.
+    pub fn contents<'a>(&self, workspace: &'a Workspace) -> Contents<'a> {
+        Contents::of(workspace).left_by(self.changes.iter().flat_map(|change| &change.steps))
+    }
+}
+
+/// The steps as changes, the newest first.
+fn changes(workspace: &Workspace, steps: &[Step], most: usize) -> Result<Vec<PastChange>> {
+    let contents = Contents::of(workspace).left_by(steps);
+    let change = |steps: &[Step]| {
+        let none = Size::Lines { added: 0, removed: 0 };
+        let size = file_diffs(&contents, steps)?.iter().fold(none, |sum, file| sum.sum(file.size));
+        Ok(PastChange { steps: steps.to_vec(), size })
+    };
+    steps.chunk_by(|one, other| one.change == other.change).rev().take(most).map(change).collect()
 }
 
 /// What steps did to each file. A move alone does nothing.
@@ -95,6 +158,11 @@ impl PastChange {
     /// The diffs of all its files. `None` if one of them has none.
     pub fn diff(&self, contents: &Contents<'_>) -> Result<Option<String>> {
         Ok(file_diffs(contents, &self.steps)?.into_iter().map(|file| file.diff).collect())
+    }
+
+    /// What it did to each file. A move alone does nothing.
+    pub fn files(&self, contents: &Contents<'_>) -> Result<Vec<FileDiff>> {
+        file_diffs(contents, &self.steps)
     }
 
     /// Without diffs.

@@ -81,6 +81,11 @@ impl Step {
         }
     }
 
+    /// Whether a line is a step, which a person can look at: not what a command did to git's own data.
+    pub fn is_line(line: &Line) -> bool {
+        Self::of(line).is_some_and(|step| !is_of_git(step.path.as_ref()))
+    }
+
     fn of(line: &Line) -> Option<Self> {
         let Event::Mutation(mutation, MutationStatus::Applied) = &line.event else { return None };
         let (tool, path, moved_to, what) = match mutation {
@@ -166,6 +171,26 @@ impl Steps {
     pub fn read(
         ledger: &Ledger,
         back: Back,
+        wanted: impl FnMut(&Step) -> ControlFlow<(), bool>,
+    ) -> Result<Self> {
+        Self::of_lines(ledger.newest_first()?, Some(CLAIM_LINES), back, wanted)
+    }
+
+    /// Reads a part of the ledger, before this line, which must be the first of a change or beyond the end. Leaves out the tasks, whose
+    /// claims may be in other parts.
+    pub fn read_part(
+        ledger: &Ledger,
+        before: u64,
+        back: Back,
+        wanted: impl FnMut(&Step) -> ControlFlow<(), bool>,
+    ) -> Result<Self> {
+        Self::of_lines(ledger.newest_before(before)?, None, back, wanted)
+    }
+
+    fn of_lines(
+        mut lines: impl Iterator<Item = Result<Line>>,
+        claim_lines: Option<usize>,
+        back: Back,
         mut wanted: impl FnMut(&Step) -> ControlFlow<(), bool>,
     ) -> Result<Self> {
         let mut read = Self::default();
@@ -187,7 +212,6 @@ impl Steps {
             }
             ControlFlow::Continue(())
         };
-        let mut lines = ledger.newest_first()?;
         for line in &mut lines {
             let line = match line {
                 Ok(line) => line,
@@ -221,10 +245,12 @@ impl Steps {
             }
         }
         let _ = keep(&mut change, &mut read.steps);
-        // A task that was claimed long ago may not be released yet.
-        lines.take(CLAIM_LINES).flatten().for_each(|line| claims.take(&line));
         read.steps.reverse();
-        claims.name_tasks(&mut read.steps);
+        if let Some(claim_lines) = claim_lines {
+            // A task that was claimed long ago may not be released yet.
+            lines.take(claim_lines).flatten().for_each(|line| claims.take(&line));
+            claims.name_tasks(&mut read.steps);
+        }
         Ok(read)
     }
 }

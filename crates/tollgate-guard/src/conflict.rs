@@ -22,7 +22,7 @@ use crate::request::Request;
 use crate::root::Root;
 use crate::turn::{FileState, TEXT_PER_FILE};
 use tollgate_base::digest::Digest;
-use tollgate_base::error::{At, Result};
+use tollgate_base::error::{At, Fault, Result};
 use tollgate_base::event::Event;
 use tollgate_base::file::{names_in, replace_file};
 use tollgate_base::ledger::Line;
@@ -46,6 +46,8 @@ pub struct Conflict {
     pub changed_by: Option<ChangedBy>,
     /// The diff from the bytes that the agent knew to those on disk, of limited length, if both were known and text.
     pub diff: Option<String>,
+    /// A person has dismissed the refusal: nothing has to be done about it.
+    pub dismissed: bool,
 }
 
 /// The three texts of a refused write.
@@ -77,6 +79,8 @@ struct RefusedWrite {
     /// If this is the first refusal of a command: all that the command wanted to change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     run: Option<WantedRun>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    dismissed: bool,
 }
 
 /// A refused command, of which all changes are kept that can be.
@@ -91,7 +95,11 @@ pub(crate) struct RefusedRun {
 impl RefusedWrite {
     /// Whether there is anything to keep but what the ledger says.
     fn says_something(&self) -> bool {
-        self.changed_by.is_some() || self.diff.is_some() || self.wanted.is_some() || self.run.is_some()
+        self.changed_by.is_some()
+            || self.diff.is_some()
+            || self.wanted.is_some()
+            || self.run.is_some()
+            || self.dismissed
     }
 
     /// Writes the file in one step.
@@ -169,13 +177,39 @@ fn found(request: &Request<'_>, refusal: &Refusal) -> Option<RefusedWrite> {
         read: None,
         wanted: None,
         run: None,
+        dismissed: false,
     })
+}
+
+/// Notes that a person has dismissed the refusal with this ledger line. It is forgotten with what is kept of the refusal.
+pub(crate) fn dismiss(root: &Root, line: &Line) -> Result<()> {
+    let (Event::MutationConflict(refused, ..) | Event::MutationRefused(refused, ..)) = &line.event else {
+        return Err(Fault::invalid(format!("line {} is not a refusal", line.seq)));
+    };
+    let kept = match (read(root, line.seq)?, &line.agent) {
+        (Some(kept), _) => RefusedWrite { dismissed: true, ..kept },
+        (None, Some(agent)) => RefusedWrite {
+            agent: agent.clone(),
+            target: EscapedPath(refused.target_file.clone().into()),
+            time: line.time,
+            changed_by: None,
+            diff: None,
+            read: None,
+            wanted: None,
+            run: None,
+            dismissed: true,
+        },
+        (None, None) => return Err(Fault::invalid(format!("line {} names no agent", line.seq))),
+    };
+    let file = file(root, line.seq);
+    let text = serde_json::to_vec(&kept).map_err(|error| Fault::invalid(error.to_string()))?;
+    replace_file(&file, &text, Durability::Fast)
 }
 
 /// What the refused write with this ledger line ran into, if it is still kept.
 pub(crate) fn conflict(root: &Root, line: u64) -> Result<Option<Conflict>> {
     let kept = read(root, line)?.filter(RefusedWrite::says_something);
-    Ok(kept.map(|RefusedWrite { changed_by, diff, .. }| Conflict { changed_by, diff }))
+    Ok(kept.map(|RefusedWrite { changed_by, diff, dismissed, .. }| Conflict { changed_by, diff, dismissed }))
 }
 
 /// The texts of the write whose refusal has this line, if they are still kept.
@@ -324,6 +358,7 @@ mod tests {
             read: None,
             wanted: Some(Digest::of(&line.to_le_bytes())),
             run: None,
+            dismissed: false,
         }
     }
 

@@ -42,7 +42,7 @@ pub struct Merge {
     /// The bytes on disk.
     pub(crate) read: Vec<u8>,
     /// The number of the ledger line of the refusal.
-    pub(crate) line: u64,
+    pub line: u64,
 }
 
 /// Why there is no merge.

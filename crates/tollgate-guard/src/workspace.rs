@@ -152,6 +152,11 @@ impl Workspace {
         conflict::conflict(self, seq)
     }
 
+    /// Notes that a person has dismissed a refusal, so that nobody is asked to do anything about it. `line` is its ledger line.
+    pub fn dismiss(&self, line: &Line) -> Result<()> {
+        conflict::dismiss(self, line)
+    }
+
     /// What the agent of a refused write had read, what was on disk, and what it wanted to write. `line` is the ledger line
     /// of the refusal; `None` if the texts are no longer kept, or this is another line.
     pub fn refused_texts(&self, line: &Line) -> Result<Option<RefusedTexts>> {

@@ -12,7 +12,6 @@ use tollgate::guard::{Expected, Outcome};
 use tollgate::history::chosen::{Chosen, Which};
 use tollgate::history::content::Contents;
 use tollgate::history::step::{Back, Steps};
-use tollgate::history::undo::Plan;
 use tollgate::ledger::Ledger;
 use tollgate::merge::diff_texts;
 use tollgate::name::Agent;

@@ -1,4 +1,4 @@
-//! `/agents`: each agent, and what it is doing now.
+//! `/agents`: each agent, what it is doing now, and its figures; and an agent as a card.
 
 use std::collections::BTreeMap;
 
@@ -7,15 +7,12 @@ use maud::{Markup, html};
 use tollgate::error::Result;
 use tollgate::event::Event;
 use tollgate::ledger::Line;
-use tollgate::turn::TurnState as _;
 use tollgate::vault::figures::Figures;
-use tollgate::vault::state::State;
-use tollgate::vault::store::TaskSummary;
 
+use super::agents_now::{AgentNow, TurnNow, agents_now};
 use super::ledger::{sentence, tail};
-use super::task_row::{TaskRow, rows};
-use super::text::{SafeText, count, encode};
-use super::turns::running;
+use super::links;
+use super::text::{SafeText, ago, count};
 use super::view::PageContent;
 use super::visit::Visit;
 use crate::workspace_provider::OpenWorkspace;
@@ -23,14 +20,14 @@ use crate::workspace_provider::OpenWorkspace;
 /// The number of recent ledger lines for each agent.
 const LATEST: usize = 3;
 
-/// The number of tasks in progress that are read: more than there are agents.
-const MOST: usize = 200;
+/// The number of files of a turn, and of turns of an agent, that a card names.
+const FILES: usize = 6;
+const TURNS: usize = 3;
 
 /// One agent.
 #[derive(Default)]
 struct AgentCard<'a> {
-    tasks: Vec<&'a TaskRow>,
-    turns: usize,
+    now: AgentNow,
     latest: Vec<&'a Line>,
     refused: usize,
     figures: Option<Figures>,
@@ -41,23 +38,14 @@ pub(super) fn view(visit: &Visit, open: &OpenWorkspace) -> Result<PageContent> {
     let now = open.gate.workspace().now();
     let tail = tail(open)?;
     let mut agents: BTreeMap<String, AgentCard<'_>> = BTreeMap::new();
-    let mut working = Vec::new();
+    for (agent, now) in agents_now(visit, open, &tail)? {
+        agents.entry(agent).or_default().now = now;
+    }
     if let Some(vault) = &open.vault {
-        let mut listed: Vec<TaskSummary> = Vec::new();
-        if let Some(board) = visit.site.board()? {
-            listed.extend(board.column(State::InProgress).tasks().take(MOST).cloned());
-        }
-        working = rows(vault, &listed, now);
         for figures in vault.figures(now)?.1 {
             let agent = figures.agent_name.clone();
             agents.entry(agent).or_default().figures = Some(figures);
         }
-    }
-    for row in &working {
-        agents.entry(row.agent().to_owned()).or_default().tasks.push(row);
-    }
-    for turn in running(open)? {
-        agents.entry(turn.agent().to_string()).or_default().turns += 1;
     }
     for line in &tail {
         let Some(agent) = &line.agent else { continue };
@@ -91,28 +79,18 @@ pub(super) fn view(visit: &Visit, open: &OpenWorkspace) -> Result<PageContent> {
 impl AgentCard<'_> {
     /// Whether the agent is only named in the settings.
     fn has_never_worked(&self) -> bool {
-        self.tasks.is_empty() && self.turns == 0 && self.latest.is_empty() && self.figures.is_none()
+        !self.now.is_busy() && self.latest.is_empty() && self.figures.is_none()
     }
 
     fn show(&self, name: &str, now: Timestamp) -> Markup {
         let id = format!("agent-{name}");
         let stopped = self.figures.as_ref().and_then(Figures::stopped);
-        let is_stopped = stopped.is_some();
-        let is_busy = !self.tasks.is_empty() || self.turns > 0;
         html! {
             article.card data-key=(id) aria-labelledby=(id) {
-                header {
-                    h2 id=(id) { span.agent { (name) } }
-                    p.now.good[is_busy && !is_stopped] {
-                        @if is_stopped { "stopped" }
-                        @else if !self.tasks.is_empty() { "working on " (count(self.tasks.len(), "task", "tasks")) }
-                        @else if self.turns > 0 { "in " (count(self.turns, "turn", "turns")) }
-                        @else { "idle" }
-                    }
-                }
+                (header(name, &id, if stopped.is_some() { None } else { Some(&self.now) }))
                 @if let Some(role) = &self.role { p.quiet { "role: " (SafeText(role)) } }
                 @if let Some(sentence) = &stopped { p.bad { (SafeText(sentence)) } }
-                @if !self.tasks.is_empty() { ul.tasks { @for row in &self.tasks { li { (row.show(now)) } } } }
+                (doing(&self.now, now))
                 @if !self.latest.is_empty() {
                     h3 { "Recent activity" }
                     ol.lines { @for line in &self.latest { (sentence(line, now)) } }
@@ -125,8 +103,71 @@ impl AgentCard<'_> {
                     }
                     div { dt { "recent stale writes" } dd { (self.refused) } }
                 }
-                p.quiet { a href=(format!("/ledger?agent={}", encode(name))) { "Full history of this agent" } }
+                p.quiet { a href=(links::agent_address(name)) { "What it has done, turn by turn" } }
             }
+        }
+    }
+}
+
+/// The name of an agent, and what it is doing in some words; without them, that it has stopped.
+fn header(name: &str, id: &str, now: Option<&AgentNow>) -> Markup {
+    html! {
+        header {
+            h2 id=(id) { a.agent href=(links::agent_address(name)) { (name) } }
+            p.now.good[now.is_some_and(AgentNow::is_busy)] { (now.map_or("stopped".to_owned(), now_words)) }
+        }
+    }
+}
+
+/// What an agent is doing, in some words.
+pub(super) fn now_words(now: &AgentNow) -> String {
+    match (now.tasks.len(), now.turns.len()) {
+        (0, 0) => "idle".to_owned(),
+        (0, turns) => format!("in {}", count(turns, "turn", "turns")),
+        (tasks, _) => format!("working on {}", count(tasks, "task", "tasks")),
+    }
+}
+
+/// Its tasks and turns.
+fn doing(agent: &AgentNow, now: Timestamp) -> Markup {
+    html! {
+        @if !agent.tasks.is_empty() { ul.tasks { @for row in &agent.tasks { li { (row.show(now)) } } } }
+        @for turn in agent.turns.iter().take(TURNS) { (turn_now(turn, now)) }
+        @if agent.turns.len() > TURNS { p.quiet { (count(agent.turns.len() - TURNS, "older turn", "older turns")) } }
+    }
+}
+
+/// A turn that goes on: how many files it has read, and which it has changed.
+pub(super) fn turn_now(turn: &TurnNow, now: Timestamp) -> Markup {
+    let changed = turn.files.iter().filter(|file| file.is_changed).count();
+    html! {
+        div.turn-now data-key=(turn.id) {
+            p.quiet {
+                a href=(links::turn_address(&turn.id)) { "turn" } " since " (ago(turn.since, now)) ": "
+                (count(turn.files.len() - changed, "file", "files")) " read, " (changed) " changed"
+            }
+            @if !turn.files.is_empty() {
+                ul.files {
+                    @for file in turn.files.iter().take(FILES) {
+                        li { (links::file(&file.name)) " " span.quiet { (file.word) } }
+                    }
+                }
+                @if turn.files.len() > FILES {
+                    p.quiet { a href=(links::turn_address(&turn.id)) { (count(turn.files.len() - FILES, "more file", "more files")) } }
+                }
+            }
+        }
+    }
+}
+
+/// An agent that is at work.
+pub(super) fn card_now(name: &str, agent: &AgentNow, now: Timestamp) -> Markup {
+    let id = format!("agent-{name}");
+    html! {
+        article.card data-key=(id) aria-labelledby=(id) {
+            (header(name, &id, Some(agent)))
+            (doing(agent, now))
+            @if let Some(line) = &agent.refused { ol.lines { (sentence(line, now)) } }
         }
     }
 }

@@ -1,6 +1,6 @@
-//! `/`: the board. Trends, the first tasks of each state, failed attempts, whose unfinished files there are, and the recent activity.
+//! `/board`: the tasks. Trends, the first tasks of each state, failed attempts, and the recent activity.
 
-use maud::{Markup, html};
+use maud::html;
 use tollgate::error::Result;
 
 use super::charts::{self, TimeSpan};
@@ -14,9 +14,6 @@ use crate::workspace_provider::OpenWorkspace;
 
 /// The number of ledger lines under "Recent activity".
 const LATEST: usize = 12;
-
-/// The number of agents whose unfinished files are counted: more than anybody runs at once.
-const AGENTS: usize = 20;
 
 /// The number of files that cannot be tasks.
 const UNFIT: usize = 6;
@@ -35,9 +32,8 @@ pub(super) fn view(visit: &Visit, open: &OpenWorkspace, span: Option<TimeSpan>) 
             }
         }
     };
-    let unfinished = unfinished(visit, open);
     let (Some(overview), Some(vault)) = (Overview::read(&visit.site)?, &open.vault) else {
-        let main = html! { h1 { "Board" } (no_vault(open)) div.below { (unfinished) (latest) } };
+        let main = html! { h1 { "Board" } (no_vault(open)) div.below { (latest) } };
         return Ok(PageContent::new("Board", main));
     };
     let failures = FailedTask::newest(vault, &tail, now)?;
@@ -67,7 +63,6 @@ pub(super) fn view(visit: &Visit, open: &OpenWorkspace, span: Option<TimeSpan>) 
                     ul { @for failed in &failures { (failed.show(now)) } }
                 }
             }
-            (unfinished)
             (latest)
         }
         @if !overview.unfit.is_empty() {
@@ -82,35 +77,4 @@ pub(super) fn view(visit: &Visit, open: &OpenWorkspace, span: Option<TimeSpan>) 
         }
     };
     Ok(PageContent::new("Board", main))
-}
-
-/// Whose unfinished files are in the workspace. Nothing if there are none.
-fn unfinished(visit: &Visit, open: &OpenWorkspace) -> Markup {
-    let agents = match visit.site.unfinished(open) {
-        Ok(agents) if agents.is_empty() => return html! {},
-        agents => agents,
-    };
-    html! {
-        section.unfinished aria-labelledby="unfinished" {
-            @match agents {
-                Ok(agents) => {
-                    h2 #unfinished { "Unfinished files " span.count { (agents.iter().map(|(_, files)| files).sum::<usize>()) } }
-                    ul {
-                        @for (agent, files) in agents.iter().take(AGENTS) {
-                            li {
-                                @match agent {
-                                    Some(agent) => span.agent { (agent) },
-                                    None => "people or other programs",
-                                }
-                                " " span.quiet { (count(*files, "file", "files")) }
-                            }
-                        }
-                    }
-                    @if agents.len() > AGENTS { p.quiet { "and " (count(agents.len() - AGENTS, "more", "more")) } }
-                    p.quiet { "They are in no commit. List them: " code { "tollgate status --unfinished" } }
-                },
-                Err(fault) => { h2 #unfinished { "Unfinished files" } p.quiet { (SafeText(&fault.to_string())) } },
-            }
-        }
-    }
 }

@@ -60,7 +60,7 @@ fn whole(visit: &Visit, page: &Page, view: &PageContent) -> String {
         (DOCTYPE)
         html lang="en" {
             (head)
-            body data-seen=(fingerprint(&parts)) data-still[matches!(page, Page::NotFound | Page::Bulk(_))] {
+            body data-seen=(fingerprint(&parts)) data-still[page.is_still()] {
                 a.skip href="#main" { "Skip to content" }
                 header.top {
                     a.brand href="/" { "tollgate" }

@@ -8,8 +8,10 @@ use serde::Deserialize;
 use serde_json::Value;
 use tollgate::error::{Fault, Result};
 use tollgate::event::{Described, Event, Fragment, Tone};
+use tollgate::history::step::Step;
 use tollgate::ledger::{Ledger, Line};
 
+use super::links;
 use super::text::{SafeText, age, count, encode};
 use super::view::PageContent;
 use super::visit::Visit;
@@ -215,17 +217,23 @@ fn mood(tone: Tone) -> Option<&'static str> {
 }
 
 fn words(line: &Line, described: &Described<'_>) -> Markup {
-    let who = line.agent.as_ref().map_or("an unknown agent", |agent| agent.as_str());
-    let is_refusal = matches!(line.event, Event::MutationConflict(..) | Event::MutationRefused(..));
-    let conflict = format!("/conflicts?before={}#c-{}", line.seq + 1, line.seq);
+    // A change leads to its diff, a refusal to the conflict, and everything else to the file.
+    let address = match &line.event {
+        Event::MutationConflict(..) | Event::MutationRefused(..) => {
+            Some(format!("/conflicts?before={}#c-{}", line.seq + 1, line.seq))
+        }
+        _ if Step::is_line(line) => Some(format!("/changes/{}", line.seq)),
+        _ => None,
+    };
     html! {
         span.words {
             @for part in &described.sentence {
                 @match part {
                     Fragment::Words(words) => { (words) },
-                    Fragment::Agent => { span.agent { (who) } },
-                    Fragment::File(file) if is_refusal => { a href=(conflict) { code { (SafeText(file)) } } },
-                    Fragment::File(file) => { code { (SafeText(file)) } },
+                    Fragment::Agent => { (links::agent(line.agent.as_ref())) },
+                    Fragment::File(file) => {
+                        a href=(address.clone().unwrap_or_else(|| links::file_address(file))) { code { (SafeText(file)) } }
+                    },
                     Fragment::Task(task) => {
                         a href=(format!("/tasks/{}", encode(task))) { (SafeText(task.strip_suffix(".md").unwrap_or(task))) }
                     },

@@ -4,8 +4,10 @@
 //! Decisions are forms that carry a token of this server and the hash of the file as it was shown.
 //!
 //! - `page`: which page an address means; `layout`: the frame of all pages; `events`: live updates.
-//! - `board`, `tasks`, `task`, `approvals`, `agents`, `conflicts`, `turns`, `ledger`, `search`: one page each; `export`: the
-//!   ledger as a file.
+//! - `workspace`, `board`, `tasks`, `task`, `approvals`, `agents`, `agent`, `conflicts`, `changes`, `change`, `file`, `ledger`, `search`: one
+//!   page each; `export`: the ledger as a file.
+//! - `undo`, `merge`: what would be written to files, and the question; `file_requests`: the answer, which writes it.
+//! - `agents_now`: what agents are doing; `refusals`: refused writes and what became of them; `diff`: diffs and sizes; `links`.
 //! - `decision_form`, `decide`: a person's decision, as a form and as a request; `bulk`, `decide_all`: one about several tasks; `task_actions`, `new_task`, `act`: what else
 //!   people do with tasks; `task_request`: such a request; `trouble`: why something was not done.
 //! - `visit`: who asks, and proof that a form came from our page; `view`, `overview`, `task_row`, `sheet`: what pages share.
@@ -13,28 +15,38 @@
 //! - `charts`, `plot`: what happened over time; `failures`: failed attempts; `assets`: style, script and icon.
 
 mod act;
+mod agent;
 mod agents;
+mod agents_now;
 mod approvals;
 mod assets;
 mod board;
 mod bulk;
+mod change;
+mod changes;
 mod charts;
 mod conflicts;
 mod decide;
 mod decide_all;
 mod decision_form;
+mod diff;
 mod events;
 mod export;
 mod failures;
+mod file;
+mod file_requests;
 mod layout;
 mod ledger;
+mod links;
 mod markdown;
+mod merge;
 mod new_task;
 mod overview;
 mod page;
 mod panes;
 mod plot;
 mod priority;
+mod refusals;
 mod search;
 mod sheet;
 mod task;
@@ -44,14 +56,15 @@ mod task_row;
 mod tasks;
 mod text;
 mod trouble;
-mod turns;
+mod undo;
 mod view;
 mod visit;
+mod workspace;
 
 use axum::Router;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::map_response;
-use axum::response::{IntoResponse, Response};
+use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
 
 use self::page::Page;
@@ -84,6 +97,12 @@ pub fn router() -> Router<Site> {
         .route("/tasks/{task}/priority", post(act::change_priority))
         .route("/tasks/{task}/undo", post(act::take_back))
         .route("/tasks", post(act::add))
+        .route("/changes/{line}/undo", post(file_requests::undo_change))
+        .route("/turns/{turn}/undo", post(file_requests::undo_turn))
+        .route("/conflicts/{line}/merge", post(file_requests::write_merge))
+        .route("/conflicts/{line}/dismiss", post(file_requests::dismiss))
+        // The turns are on the page of the agents.
+        .route("/turns", get(async || Redirect::to("/agents")))
         .fallback(no_page)
         .layer(map_response(add_headers))
 }

@@ -15,6 +15,7 @@ use tollgate::vault::state::State;
 use tollgate::vault::store::TaskSummary;
 
 use super::ledger::{newest, sentence, tells};
+use super::links;
 use super::new_task::priorities;
 use super::task_row::{rows, state_words, title};
 use super::text::{SafeText, count, encode};
@@ -27,7 +28,8 @@ use crate::workspace_provider::OpenWorkspace;
 const AT_ONCE: usize = 30;
 
 /// What people do, beside the pages of the navigation.
-const ACTIONS: [(&str, &str); 2] = [("/new", "New task"), ("/search?blocked=true", "Blocked tasks")];
+const ACTIONS: [(&str, &str); 3] =
+    [("/new", "New task"), ("/search?blocked=true", "Blocked tasks"), ("/changes", "Changes")];
 
 /// The number of results while somebody types.
 const WHILE_TYPING: usize = 8;
@@ -246,10 +248,10 @@ impl BesideTasks {
     fn hits(&self, most: usize) -> Markup {
         html! {
             @for agent in self.agents.iter().take(most) {
-                li { a href=(format!("/ledger?agent={}", encode(agent))) { (SafeText(agent)) } " " span.quiet { "agent" } }
+                li { a href=(links::agent_address(agent)) { (SafeText(agent)) } " " span.quiet { "agent" } }
             }
             @for file in self.files.iter().take(most) {
-                li { a href=(format!("/ledger?text={}", encode(file))) { (SafeText(file)) } " " span.quiet { "file" } }
+                li { a href=(links::file_address(file)) { (SafeText(file)) } " " span.quiet { "file" } }
             }
         }
     }

@@ -10,6 +10,10 @@ use super::text::SafeText;
 pub(super) enum Trouble {
     /// The task is not what the page showed.
     Changed,
+    /// The files are not what the page showed.
+    FilesChanged,
+    /// Files were not written, for this reason.
+    NotWritten(String),
     /// The form did not come from a page of this server, or it is older than the last restart.
     Forged,
     /// A rejection, or a request for changes, without a reason.
@@ -23,7 +27,7 @@ impl Trouble {
         match self {
             Self::Forged => StatusCode::FORBIDDEN,
             Self::NoReason => StatusCode::BAD_REQUEST,
-            Self::Changed | Self::Other(_) => StatusCode::CONFLICT,
+            Self::Changed | Self::FilesChanged | Self::NotWritten(_) | Self::Other(_) => StatusCode::CONFLICT,
         }
     }
 
@@ -37,6 +41,11 @@ impl Trouble {
                             strong { "The task was changed while you were looking at it." }
                             " Nothing was decided. Below is the current version; decide again."
                         },
+                        Self::FilesChanged => {
+                            strong { "The files were changed while you were looking at this page." }
+                            " Nothing was written. Below is what would be written now; decide again."
+                        },
+                        Self::NotWritten(sentence) => { strong { "Nothing was written." } " " (SafeText(sentence)) "." },
                         Self::Forged => {
                             strong { "This form did not come from this page." }
                             " Nothing was decided. The server may have been restarted since you opened the page; decide again."

@@ -8,11 +8,11 @@ use crate::workspace_provider::OpenWorkspace;
 
 /// The pages in the navigation.
 pub(super) const SECTIONS: [(&str, &str); 6] = [
-    ("/", "Board"),
+    ("/", "Workspace"),
+    ("/board", "Board"),
     ("/approvals", "Approvals"),
     ("/agents", "Agents"),
     ("/conflicts", "Conflicts"),
-    ("/turns", "Turns"),
     ("/ledger", "Ledger"),
 ];
 
@@ -26,6 +26,19 @@ pub(super) struct PageContent {
 impl PageContent {
     pub(super) fn new(title: impl Into<String>, main: Markup) -> Self {
         Self { title: title.into(), main, status: StatusCode::OK }
+    }
+
+    /// There is nothing at this address, and why.
+    pub(super) fn not_found(sentence: &Markup) -> Self {
+        let main = html! {
+            div.lost {
+                p.number aria-hidden="true" { "404" }
+                h1 { "Not found" }
+                p { (sentence) }
+                p { a.button href="/" { "Back to the workspace" } }
+            }
+        };
+        Self { status: StatusCode::NOT_FOUND, ..Self::new("Not found", main) }
     }
 }
 

@@ -6,8 +6,9 @@ use crate::browser::{Browser, DESKTOP, PHONE, Screen};
 use crate::install::{axe, browser};
 use crate::world::World;
 
-const PAGES: [&str; 13] = [
+const PAGES: [&str; 20] = [
     "/",
+    "/board",
     "/search?q=w",
     "/new",
     "/tasks/waits.md",
@@ -18,7 +19,13 @@ const PAGES: [&str; 13] = [
     "/approvals/all?action=pay",
     "/agents",
     "/conflicts",
-    "/turns",
+    "/conflicts/7/merge",
+    "/changes",
+    "/changes/9",
+    "/changes/9/undo",
+    "/files?path=app.conf",
+    "/files?path=app.conf&lines=true",
+    "/agents/red",
     "/ledger",
 ];
 
@@ -68,6 +75,7 @@ fn axe_finds_no_accessibility_problems() {
         for screen in [Screen { scheme, ..DESKTOP }, Screen { scheme, ..PHONE }] {
             browser.looks_like(screen);
             for page in PAGES {
+                assert_eq!(world.gets(page).status, 200, "{page}");
                 browser.opens(&world, page);
                 // Open everything that is behind a click.
                 browser.script(
@@ -111,7 +119,7 @@ fn ages_grow_without_a_request_and_show_the_exact_time() {
     let Some(mut browser) = browser() else { return };
     let world = World::new();
     world.add("x", "please");
-    browser.opens(&world, "/");
+    browser.opens(&world, "/board");
     let time = browser.script(
         "const t = document.querySelector('.tasks time'); return [t.dateTime, t.title, t.textContent]",
     );

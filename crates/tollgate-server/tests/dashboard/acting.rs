@@ -16,7 +16,7 @@ fn priority(world: &World, task: &str) -> Priority {
 fn a_task_is_added_on_the_page() {
     let Some(mut browser) = browser() else { return };
     let world = World::new();
-    browser.opens(&world, "/");
+    browser.opens(&world, "/board");
     browser.presses("n");
     browser.until("document.activeElement.name === 'title'");
     browser.presses("Water the <b>plants</b>");

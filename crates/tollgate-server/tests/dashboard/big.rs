@@ -13,14 +13,17 @@ use crate::world::World;
 const TASKS: usize = 10_000;
 const LINES: i64 = 100_000;
 
-const PAGES: [&str; 9] = [
+const PAGES: [&str; 12] = [
     "/",
+    "/board",
     "/new",
     "/tasks?state=Needs_Action",
     "/approvals",
     "/agents",
     "/conflicts",
-    "/turns",
+    "/changes",
+    "/changes/99998",
+    "/agents/agent-1",
     "/ledger",
     "/search?q=task",
 ];
@@ -98,7 +101,7 @@ fn a_big_vault_and_a_long_ledger_are_painted_as_soon_as_an_empty_one() {
     for (page, empty, big) in &measured {
         assert!(*big <= MOST * empty, "{page}: {measured:.0?}");
     }
-    browser.opens(&big, "/");
+    browser.opens(&big, "/board");
     browser.shows("Task 5");
     assert_eq!(browser.complaints(), Vec::<String>::new());
 }
@@ -110,10 +113,10 @@ fn nothing_jumps_when_a_page_is_updated() {
     let world = World::new();
     world.add("first", "please");
     world.conflict("a");
-    world.hears("/", "1 of 2 in the last hour");
+    world.hears("/board", "1 of 2 in the last hour");
     for (round, width) in [390, 1280, 2560].into_iter().enumerate() {
         browser.looks_like(Screen { width, height: 1000, scheme: "light" });
-        browser.opens(&world, "/?span=24h");
+        browser.opens(&world, "/board?span=24h");
         browser.script(
             "window.shifts = []; new PerformanceObserver((list) => { for (const entry of list.getEntries()) \
              if (!entry.hadRecentInput) shifts.push(entry.value); }).observe({type: 'layout-shift'})",

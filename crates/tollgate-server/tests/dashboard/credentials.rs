@@ -5,14 +5,15 @@ use tollgate::vault::state::State;
 use crate::world::{AGENT_TOKEN, World, form};
 
 /// Every page, and the requests that decide.
-const PAGES: [&str; 9] = [
+const PAGES: [&str; 10] = [
     "/",
     "/tasks?state=Needs_Action",
     "/tasks/x.md",
     "/approvals?task=x.md",
     "/agents",
     "/conflicts",
-    "/turns",
+    "/board",
+    "/changes/1/undo",
     "/ledger",
     "/events?page=/",
 ];

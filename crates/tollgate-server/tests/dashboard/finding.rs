@@ -21,8 +21,8 @@ fn search_finds_tasks_by_title_and_name_agents_and_files() {
         .lacks("<b>");
     page.has("value=\"PLANTS\"");
     world.gets("/search?q=t-2").has("Feed the cat").lacks("Water");
-    world.gets("/search?q=blu").has("/ledger?agent=blue\">blue</a>");
-    world.gets("/search?q=clou").has("agent=cloud");
+    world.gets("/search?q=blu").has("/agents/blue\">blue</a>");
+    world.gets("/search?q=clou").has("/agents/cloud");
     world.gets("/search?q=nowhere").has("Nothing was found").has("/ledger?text=nowhere");
     world.gets("/search?typing=true&q=nowhere").has("Nothing has this in its name");
     world.gets("/search").lacks("Nothing");

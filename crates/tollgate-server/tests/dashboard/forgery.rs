@@ -119,6 +119,7 @@ fn every_response_has_the_security_headers() {
     let style = page.body.split('"').find(|part| part.ends_with(".css")).unwrap().to_owned();
     let paths = [
         "/",
+        "/board",
         "/approvals",
         "/tasks/x.md",
         "/tasks/none.md",

@@ -38,10 +38,18 @@ fn hostile() -> World {
 }
 
 fn pages() -> Vec<String> {
-    let mut pages: Vec<String> =
-        ["/", "/approvals", "/agents", "/conflicts", "/turns", "/ledger", "/tasks?state=Needs_Action"]
-            .map(str::to_owned)
-            .into();
+    let mut pages: Vec<String> = [
+        "/",
+        "/approvals",
+        "/agents",
+        "/conflicts",
+        "/board",
+        "/changes",
+        "/ledger",
+        "/tasks?state=Needs_Action",
+    ]
+    .map(str::to_owned)
+    .into();
     for name in NAMES {
         pages.push(format!("/tasks/{}.md", encode(name)));
     }
@@ -86,7 +94,7 @@ fn hostile_text_has_no_effect_in_the_browser() {
         }
     }
     // The same for a task that arrives on an open page.
-    browser.opens(&world, "/");
+    browser.opens(&world, "/board");
     world.add("zzz\"><svg onload=alert(1)>", &format!("please\n\n{BODY}"));
     browser.shows("zzz\"><svg onload=alert(1)>");
     assert!(!browser.has_dialog());

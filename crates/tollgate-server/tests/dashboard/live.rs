@@ -72,8 +72,8 @@ fn a_page_gets_only_what_has_changed() {
     // The server may still be reading the ledger when the first page is shown.
     let mut tries = 0;
     let (page, mut events) = loop {
-        let page = seen(&world.gets("/").body);
-        let mut events = Events::of(&world, "/", &page, None);
+        let page = seen(&world.gets("/board").body);
+        let mut events = Events::of(&world, "/board", &page, None);
         if events.is_silent(Duration::from_millis(700)) {
             break (page, events);
         }
@@ -83,20 +83,31 @@ fn a_page_gets_only_what_has_changed() {
     world.add("second", "please");
     let event = events.next();
     assert!(event.data.contains("second") && event.data.contains("id=\"main\""), "{}", event.data);
-    assert_eq!(event.id, seen(&world.gets("/").body), "an event carries the same parts as the page");
+    assert_eq!(event.id, seen(&world.gets("/board").body), "an event carries the same parts as the page");
     // After a reconnect, missed changes arrive at once, and known ones do not arrive again.
     drop(events);
-    let mut same = Events::of(&world, "/", &page, Some(&event.id));
+    let mut same = Events::of(&world, "/board", &page, Some(&event.id));
     assert!(same.is_silent(Duration::from_millis(700)), "the browser has the current version");
     world.add("third", "please");
-    let mut back = Events::of(&world, "/", &page, Some(&event.id));
+    let mut back = Events::of(&world, "/board", &page, Some(&event.id));
     assert!(back.next().data.contains("third"));
 }
 
 #[test]
 fn every_page_is_live() {
     let world = World::new();
-    let pages = ["/", "/approvals", "/agents", "/conflicts", "/ledger", "/tasks?state=Needs_Action"];
+    let pages = [
+        "/",
+        "/board",
+        "/approvals",
+        "/agents",
+        "/agents/red",
+        "/conflicts",
+        "/changes",
+        "/files?path=app.conf",
+        "/ledger",
+        "/tasks?state=Needs_Action",
+    ];
     let mut streams = Vec::new();
     for page in pages {
         let seen = seen(&world.gets(page).body);
@@ -109,7 +120,8 @@ fn every_page_is_live() {
         let wanted = match *page {
             "/approvals" => "ten coins",
             "/conflicts" => "class=\"add\">two",
-            "/agents" => "red",
+            "/agents" | "/files?path=app.conf" => "red",
+            "/" | "/changes" | "/agents/red" => "app.conf",
             "/ledger" => "was refused",
             _ => "fresh",
         };
@@ -123,11 +135,11 @@ fn a_figure_that_is_reused_for_a_while_is_shown_when_it_is_known() {
     let world = World::new();
     world.is_a_repository();
     assert!(world.agent("blue").writes("a", "one\n"));
-    let page = world.hears("/", "blue</span> <span class=\"quiet\">1 file</span>");
+    let page = world.hears("/", "blue</a> <span class=\"quiet\">1 file</span>");
     let mut events = Events::of(&world, "/", &seen(&page.body), None);
     // The first is shown with the old figure.
     assert!(world.agent("blue").writes("b", "two\n"));
-    while !events.next().data.contains("blue</span> <span class=\"quiet\">2 files</span>") {}
+    while !events.next().data.contains("blue</a> <span class=\"quiet\">2 files</span>") {}
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod access;
 mod acting;
 mod big;
 mod browser;
+mod changes;
 mod credentials;
 mod deciding;
 mod finding;

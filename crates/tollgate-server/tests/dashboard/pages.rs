@@ -14,7 +14,7 @@ fn the_board_shows_each_state_with_owner_age_and_attempt() {
     world.vault().release(&failed.task, &failed.claim.id, &release, jiff::Timestamp::now()).unwrap().unwrap();
     world.claims("red", "worked");
     world.drafted("draft", "ten");
-    let page = world.hears("/", "Pending Approval</span>");
+    let page = world.hears("/board", "Pending Approval</span>");
     page.has("waits").has(">high<").has("<span class=\"agent\">red</span>").has("attempt 2");
     page.has("Pending approval <span class=\"count\">1</span>")
         .has("<time datetime=\"20")
@@ -32,12 +32,12 @@ fn the_board_says_whose_files_are_in_no_commit() {
     }
     // The state of tollgate has a file that belongs into a commit.
     let page = world.hears("/", "Unfinished files <span class=\"count\">5</span>");
-    for (who, files) in [("blue</span>", "2 files"), ("red</span>", "1 file"), ("programs", "2 files")] {
+    for (who, files) in [("blue</a>", "2 files"), ("red</a>", "1 file"), ("programs", "2 files")] {
         page.has(&format!("{who} <span class=\"quiet\">{files}</span>"));
     }
     // Without git, nobody knows what is committed. The rest of the board is there.
     fs::write(world.root().join(".git/HEAD"), "nothing").unwrap();
-    world.hears("/", "git says nothing about").has("Needs action");
+    world.hears("/", "git says nothing about").has("At work now");
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn tasks_are_called_by_their_titles() {
     world.add("t-2", "---\ntitle: 'Feed <b>the</b> cat'\n---\nplease");
     world.add("t-3", "please");
     world.drafted_as("t-4", "Pay the rent", "ten coins");
-    let page = world.hears("/", "t-3");
+    let page = world.hears("/board", "t-3");
     page.has("title=\"t-1.md\">Water the plants</a>").has("Feed &lt;b&gt;the&lt;/b&gt; cat</a>");
     page.has("title=\"t-3.md\">t-3</a>").has("title=\"t-4.md\">Pay the rent</a>");
     world.gets("/tasks?state=Needs_Action").has(">Water the plants</a>");
@@ -64,7 +64,7 @@ fn the_board_has_one_column_for_each_state_and_plots_of_the_ledger() {
     world.vault().release(&claimed.task, &claimed.claim.id, &done, jiff::Timestamp::now()).unwrap().unwrap();
     world.conflict("a");
     world.drafted("y", "ten coins");
-    let page = world.hears("/", "aria-label=\"1 done, 0 rejected in the last hour\"");
+    let page = world.hears("/board", "aria-label=\"1 done, 0 rejected in the last hour\"");
     for state in ["Needs_Action", "In_Progress", "Pending_Approval", "Approved", "Done", "Rejected"] {
         assert_eq!(
             page.body.matches(&format!("class=\"column\" data-state=\"{state}\"")).count(),
@@ -72,13 +72,13 @@ fn the_board_has_one_column_for_each_state_and_plots_of_the_ledger() {
             "{state}"
         );
     }
-    let page = world.hears("/?span=24h", "50 %, 1 of 2 in the last 24 hours");
+    let page = world.hears("/board?span=24h", "50 %, 1 of 2 in the last 24 hours");
     page.has("Done per hour")
         .has("median waiting time")
         .has("Oldest approval")
         .has("UTC: 1 done, 0 rejected</title>");
     page.has("href=\"/approvals\"><time");
-    world.gets("/?span=7d").has("Done per 6 hours").has("Last 7 days");
+    world.gets("/board?span=7d").has("Done per 6 hours").has("Last 7 days");
 }
 
 #[test]
@@ -96,18 +96,18 @@ fn a_failed_attempt_shows_its_output_until_the_task_goes_on() {
             .unwrap();
     };
     fails();
-    let page = world.hears("/", "Failed attempts");
+    let page = world.hears("/board", "Failed attempts");
     page.has("exit status 1").has("error: &lt;b&gt;no&lt;/b&gt;\nline 2</pre>").has("blue</span> failed ");
     world.gets("/tasks/x.md").has("error: &lt;b&gt;no&lt;/b&gt;");
     // A person moves the file: nothing in the ledger says so.
     let done = world.root().join("vault/Done/x.md");
     fs::rename(world.place("x"), &done).unwrap();
-    world.hears("/", "Done <span class=\"count\">1</span>").lacks("Failed attempts");
+    world.hears("/board", "Done <span class=\"count\">1</span>").lacks("Failed attempts");
     fs::rename(&done, world.root().join("vault/Needs_Action/x.md")).unwrap();
-    world.hears("/", "Failed attempts");
+    world.hears("/board", "Failed attempts");
     world.claims("red", "x");
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
-    while world.gets("/").body.contains("Failed attempts") {
+    while world.gets("/board").body.contains("Failed attempts") {
         assert!(std::time::Instant::now() < deadline, "somebody works on it again");
     }
 }
@@ -149,7 +149,7 @@ fn of_many_tasks_the_board_shows_the_first_and_the_number() {
     for number in 0..1234 {
         fs::write(folder.join(format!("t-{number:04}.md")), "please").unwrap();
     }
-    let page = world.hears("/", "<span class=\"count\">1234");
+    let page = world.hears("/board", "<span class=\"count\">1234");
     page.has("Needs action <span class=\"count\">1234</span>").has("1214 more").lacks("t-1000");
     assert!(page.body.len() < 40_000, "{}", page.body.len());
     let rest = world.gets("/tasks?state=Needs_Action&from=1200");
@@ -163,7 +163,7 @@ fn a_task_shows_its_text_its_draft_and_its_history() {
     world.drafted_as("x", "Pay for it", "- **ten** coins");
     let page = world.hears("/tasks/x.md", "released ");
     page.has("Drafted by").has("action: pay").has("<strong>ten</strong> coins").has("<h4>Pay for it</h4>");
-    page.has("claimed it").has("success").has("cloud</span> claimed ").has("cloud</span> released ");
+    page.has("claimed it").has("success").has("cloud</a> claimed ").has("cloud</a> released ");
     assert_eq!(world.gets("/tasks/none.md").status, 404);
     world.gets("/tasks/none.md").has("the task `none.md`");
 }
@@ -249,25 +249,8 @@ fn agents_show_what_they_are_doing_now() {
     fs::write(world.root().join("a"), "one").unwrap();
     red.reads("a");
     assert!(red.writes("a", "two"));
-    let page = world.hears("/agents", "red</span> wrote");
-    page.has("working on 1 task").has("red</span> wrote <code>a</code>").has("blue</span> claimed ");
-}
-
-#[test]
-fn turns_show_the_files_they_have_read() {
-    use tollgate::gate::Gate;
-    use tollgate::part::Part;
-    let world = World::new();
-    world.gets("/turns").has("No turn is running");
-    let turns = tollgate::shared_turn::SharedTurns::new(world.root().join(".tollgate/run")).unwrap();
-    let id = tollgate::name::TurnId::new().unwrap();
-    let turn = turns
-        .begin(id, "blue".parse().unwrap(), jiff::Timestamp::now(), tollgate::shared_turn::Leaves::Nothing)
-        .unwrap();
-    fs::write(world.root().join("<b>.txt"), "one").unwrap();
-    let gate = Gate::new(world.workspace());
-    let _ = gate.read(&turn, "<b>.txt", Part::Whole).unwrap();
-    world.gets("/turns").has("<code>&lt;b&gt;.txt</code>").has("1 file,").has("blue").lacks("<b>");
+    let page = world.hears("/agents", "red</a> wrote");
+    page.has("working on 1 task").has("red</a> wrote <a href=\"/changes/").has("blue</a> claimed ");
 }
 
 #[test]
@@ -312,11 +295,12 @@ fn empty_pages_say_what_to_do_next() {
     }
     assert!(fs::read_dir(world.root()).unwrap().next().is_none(), "nothing was created");
     let world = World::new();
-    world.gets("/").has("tollgate task add").has("tollgate work --agent");
+    world.gets("/board").has("tollgate task add").has("tollgate work --agent");
+    world.gets("/").has("No tasks yet").has("No agent is at work").has("tollgate mcp --agent");
+    world.gets("/changes").has("Nothing was changed yet");
     world.gets("/approvals").has("Nothing is waiting for you").has("sensitive");
     world.gets("/agents").has("tollgate init --host all");
     world.gets("/conflicts").has("tollgate mcp --agent");
-    world.gets("/turns").has("tollgate turn begin");
     world.gets("/ledger").has("Nothing has happened yet");
 }
 

@@ -6,12 +6,18 @@ use crate::browser::Screen;
 use crate::install::browser;
 use crate::lively::lively;
 
-const PAGES: [(&str, &str); 8] = [
-    ("board", "/?span=24h"),
+const PAGES: [(&str, &str); 14] = [
+    ("workspace", "/"),
+    ("board", "/board?span=24h"),
     ("approvals", "/approvals"),
     ("together", "/approvals/all?action=pay"),
     ("task", "/tasks/import-csv.md"),
     ("agents", "/agents"),
+    ("agent", "/agents/red"),
+    ("changes", "/changes"),
+    ("file", "/files?path=README.md"),
+    ("lines", "/files?path=src%2Forder.rs&lines=true"),
+    ("refused", "/conflicts?state=open"),
     ("conflicts", "/conflicts"),
     ("ledger", "/ledger"),
     ("new", "/new"),

@@ -10,7 +10,7 @@ use crate::world::World;
 fn a_new_task_appears_on_the_open_page() {
     let Some(mut browser) = browser() else { return };
     let world = World::new();
-    browser.opens(&world, "/");
+    browser.opens(&world, "/board");
     browser.shows("No tasks yet");
     browser.script("window.mark = 'same page'");
     world.add("water-the-plants", "please");
@@ -27,7 +27,7 @@ fn focus_and_open_details_survive_an_update() {
     let Some(mut browser) = browser() else { return };
     let world = World::new();
     world.add("first", "please");
-    browser.opens(&world, "/");
+    browser.opens(&world, "/board");
     browser.presses("j");
     browser.until("document.activeElement.textContent === 'first'");
     world.drafted("another", "ten coins");
@@ -50,7 +50,7 @@ fn approve_with_the_mouse() {
     let Some(mut browser) = browser() else { return };
     let world = World::new();
     world.drafted("x", "ten coins");
-    browser.opens(&world, "/");
+    browser.opens(&world, "/board");
     browser.clicks("nav a[href='/approvals']");
     browser.shows("ten coins");
     browser.clicks("#approve");

@@ -211,7 +211,7 @@
   // One press makes one decision: a second click must not hit the next page.
   document.addEventListener("submit", (event) => {
     if (event.target.method !== "post") return;
-    for (const button of document.querySelectorAll(":is(.decision, .actions, .said, .fields) button")) setTimeout(() => (button.disabled = true));
+    for (const button of document.querySelectorAll(":is(.decision, .actions, .deeds, .said, .fields) button")) setTimeout(() => (button.disabled = true));
   });
 
   // Results appear while somebody types. Enter opens them as a page of their own.

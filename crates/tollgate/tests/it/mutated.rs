@@ -126,7 +126,7 @@ fn a_journal_that_leads_out_of_the_workspace_is_damaged() {
         content["records"][0]["staged"] = Value::Null;
         content["records"][0][key] = path;
         fs::write(&journal, content.to_string()).unwrap();
-        let fault = Workspace::open(&root, Options::default()).err().expect("damaged");
+        let fault = Workspace::open(&root, Options::default()).expect_err("damaged");
         assert!(fault.to_string().contains("leads out of the workspace"), "{fault}");
         assert_eq!(fs::read_to_string(keep.path().join("a.txt")).unwrap(), "outside");
     }

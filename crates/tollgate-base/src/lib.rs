@@ -14,6 +14,7 @@ pub mod file;
 mod git_settings;
 pub mod glob;
 mod guard_settings;
+mod history_settings;
 pub mod ledger;
 pub mod lock;
 pub mod name;

@@ -15,6 +15,7 @@ pub use crate::git_settings::{CommitRule, GitSettings};
 pub use crate::guard_settings::{
     GuardMode, GuardSettings, HardLinks, Premises, ReadOnly, Unfinished, Unread,
 };
+pub use crate::history_settings::HistorySettings;
 use crate::name::Agent;
 pub use crate::notify_settings::{NoticeKind, NotifySettings};
 pub use crate::store_choice::StoreChoice;
@@ -32,7 +33,7 @@ pub struct Settings {
     pub version: Option<u32>,
     /// How files are guarded.
     pub guard: GuardSettings,
-    /// How long replaced bytes are kept, and how many.
+    /// What is kept of the past, and how long.
     pub history: HistorySettings,
     /// What agents may do with git.
     pub git: GitSettings,
@@ -64,22 +65,6 @@ pub struct Role {
     pub allowed: Vec<String>,
     /// Actions that the agent drafts, for a person to approve.
     pub sensitive: Vec<String>,
-}
-
-/// `[history]`
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct HistorySettings {
-    /// How long bytes are kept that were replaced, refused, or written late.
-    pub max_age: Wait,
-    /// The total number of bytes kept.
-    pub max_size: Size,
-}
-
-impl Default for HistorySettings {
-    fn default() -> Self {
-        Self { max_age: Wait(Duration::from_secs(7 * 24 * 3600)), max_size: Size(256 << 20) }
-    }
 }
 
 /// `[ledger]`
@@ -261,6 +246,7 @@ mod tests {
             [history]
             max_age = "2d"
             max_size = "1GiB"
+            prompts = true
             [ledger]
             max_size = "512KiB"
             [vault]
@@ -305,6 +291,7 @@ mod tests {
         assert_eq!(settings.guard.quiet_wait.0, Duration::from_millis(250));
         assert_eq!(settings.guard.reservation.0, Duration::from_secs(7200));
         assert_eq!(settings.history.max_size.0, 1 << 30);
+        assert!(settings.history.prompts && !Settings::default().history.prompts);
         assert_eq!(settings.ledger.max_size.0, 512 << 10);
         let vault = VaultSettings {
             dir: Some("tasks".into()),

@@ -2,7 +2,7 @@
 //!
 //! `.tollgate/history/contents/` has one file for each content. Its name is the SHA-256 of the bytes, with the ending `.z` if the
 //! file is compressed, and its time is when the content was last kept. `.tollgate/history/removed` has a line with the hash of each
-//! content that was deleted, so that nobody takes bytes that are gone for bytes that never were here. The oldest lines go when there
+//! content that was deleted, and of the id of each record of a turn that was, so that nobody takes what is gone for what never was here. The oldest lines go when there
 //! are some ten thousand.
 //!
 //! Nothing depends on a content, so it may be deleted at any time. Each read compares the bytes with the hash.
@@ -132,11 +132,15 @@ pub(crate) fn get(root: &Root, digest: Digest) -> Result<Content> {
         note_removed(root, &[digest])?;
         gone_is_none(private::remove_file(&file).at("remove", &file))?;
     }
+    Ok(if was_removed(root, digest)? { Content::NoLongerKept } else { Content::NeverKept })
+}
+
+/// Whether such a content was deleted.
+pub(crate) fn was_removed(root: &Root, digest: Digest) -> Result<bool> {
     let removed = list_of_removed(root);
     let list = gone_is_none(private::read(&removed).at("read", &removed))?.unwrap_or_default();
     let hash = digest.to_string();
-    let is_listed = list.split(|byte| *byte == b'\n').any(|line| line == hash.as_bytes());
-    Ok(if is_listed { Content::NoLongerKept } else { Content::NeverKept })
+    Ok(list.split(|byte| *byte == b'\n').any(|line| line == hash.as_bytes()))
 }
 
 /// The bytes of a content in the store of the workspace with this state, if it has them. Changes nothing there.
@@ -206,7 +210,8 @@ fn keep_on(root: &Root, digest: Digest, time: Timestamp) -> bool {
     modified(&file).is_some_and(|kept| kept >= time) || set_time(&file, time).is_ok()
 }
 
-fn set_time(file: &Path, time: Timestamp) -> Result<()> {
+/// Remembers when a file of the store was last kept.
+pub(crate) fn set_time(file: &Path, time: Timestamp) -> Result<()> {
     let time = Timespec { tv_sec: time.as_second(), tv_nsec: time.subsec_nanosecond().into() };
     let times = Timestamps { last_access: time, last_modification: time };
     let opened = private::open(file, OFlags::RDONLY | OFlags::NONBLOCK).at("open", file)?;
@@ -228,7 +233,7 @@ fn write(
 }
 
 /// The bytes compressed, if that saves a quarter.
-fn compressed(bytes: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn compressed(bytes: &[u8]) -> Option<Vec<u8>> {
     if !(BLOCK + 1..=LARGEST_COMPRESSED).contains(&bytes.len()) {
         return None;
     }
@@ -236,7 +241,8 @@ fn compressed(bytes: &[u8]) -> Option<Vec<u8>> {
     (smaller.len() <= bytes.len() / 4 * 3).then_some(smaller)
 }
 
-fn inflated(bytes: &[u8]) -> Option<Vec<u8>> {
+/// Reverses [`compressed`].
+pub(crate) fn inflated(bytes: &[u8]) -> Option<Vec<u8>> {
     miniz_oxide::inflate::decompress_to_vec_with_limit(bytes, LARGEST_COMPRESSED).ok()
 }
 

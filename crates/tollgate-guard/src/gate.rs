@@ -16,7 +16,6 @@ use crate::disk::{Found, Quiet};
 use crate::edit::{self, Edit, EditBuffer};
 use crate::fence::WriteFence;
 use crate::folder;
-use crate::git_rules;
 pub use crate::git_rules::{CommitContent, GitEffect, GitStep};
 use crate::guard::{admit, must_name_a_file};
 use crate::look::{READ_WAIT, steady};
@@ -31,16 +30,16 @@ use crate::refusal::{Outcome, Reason, Refused};
 use crate::request::Request;
 use crate::tool_use;
 pub use crate::tool_use::{Ticket, ToolResult, ToolUse};
-use crate::turn::{Extent, FileState, Session, Sighting, TEXT_PER_FILE, Turn, TurnState};
+use crate::turn::{Asked, Extent, FileState, Session, Sighting, TEXT_PER_FILE, Turn, TurnState};
+use crate::turn_life;
 pub use crate::unfinished::Files;
 use crate::unfinished::UnfinishedFiles;
 use crate::view::{self, ViewChanges};
 use crate::workspace::Workspace;
 use tollgate_base::digest::Digest;
 use tollgate_base::error::{At, Fault, Result};
-use tollgate_base::event::{Event, TurnMark};
 use tollgate_base::name::{Agent, TurnId};
-use tollgate_base::settings::{Durability, Unfinished};
+use tollgate_base::settings::Unfinished;
 
 /// Up to this size, a file is read completely before the caller gets a byte, so that a slow caller does not keep other
 /// programs from saving it. Larger files are streamed.
@@ -117,22 +116,19 @@ impl Gate {
         self.record_turn_end(&turn)
     }
 
-    /// Writes the ledger line of a turn that began elsewhere.
+    /// A turn that began elsewhere: writes its ledger line.
     pub fn record_turn_start(&self, turn: &dyn TurnState) -> Result<()> {
-        git_rules::turn_begins(&self.workspace, turn)?;
-        open_turn::begin(&self.workspace, turn)?;
-        self.record(turn, Event::TurnStarted(TurnMark {}))
+        self.record_asked_turn(turn, Asked::default())
     }
 
-    /// Writes the ledger line of a turn that ended elsewhere.
+    /// The same, with what the agent's program says of who asked for it.
+    pub fn record_asked_turn(&self, turn: &dyn TurnState, asked: Asked) -> Result<()> {
+        turn_life::begins(&self.workspace, turn, asked)
+    }
+
+    /// A turn ends that began elsewhere: keeps its record, and writes its ledger line.
     pub fn record_turn_end(&self, turn: &dyn TurnState) -> Result<()> {
-        open_turn::end(&self.workspace, turn.id())?;
-        self.record(turn, Event::TurnEnded(TurnMark {}))
-    }
-
-    fn record(&self, turn: &dyn TurnState, event: Event) -> Result<()> {
-        let entry = self.request(turn, "").entry(event);
-        self.workspace.ledger().append(&[entry], Durability::Fast).map(drop)
+        turn_life::ends(&self.workspace, turn)
     }
 
     /// The hash of the turn's first successful read of a file, for any spelling of its path. Does not read the file.
@@ -233,8 +229,9 @@ impl Gate {
             }
         }
         let shown = selection.finish(sink).at("hand out", &path)?;
-        turn.observe(&path, FileState::Present(sha256), shown)?;
-        open_turn::read(root, turn.id(), &path, (FileState::Present(sha256), shown), since);
+        let (state, now) = (FileState::Present(sha256), root.now());
+        turn.was_shown(&path, state, shown, now)?;
+        open_turn::read(root, turn.id(), &path, (state, shown), since);
         turn.used(&names, &path)?;
         Ok(Outcome::Done(Read { path, sha256, size, bytes: Vec::new() }))
     }
@@ -388,7 +385,8 @@ impl Gate {
         let merge = conflict::merge_newest(&self.workspace, &path, &self.workspace.key(&path), agent)?;
         if let Ok(merge) = &merge {
             turn.keep_text(merge.disk, &merge.read)?;
-            turn.observe(&path, FileState::Present(merge.disk), Extent::Whole)?;
+            let now = self.workspace.now();
+            turn.was_shown(&path, FileState::Present(merge.disk), Extent::Whole, now)?;
             turn.used(&names, &path)?;
         }
         Ok(merge)

@@ -17,6 +17,7 @@ use bstr::ByteSlice;
 
 use crate::change::{Action, Change};
 use crate::root::Root;
+use crate::turn_notes::Head;
 use tollgate_base::digest::Digest;
 use tollgate_base::error::Result;
 use tollgate_base::working_tree::WorkingTree;
@@ -65,15 +66,6 @@ impl MovedBranch {
         command.args(["update-ref", "--no-deref", &self.name, before, &self.after]);
         self.tree.answer(&mut command, b"").map(drop)
     }
-}
-
-/// Where HEAD is: on a branch, or on a commit of its own.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Head {
-    /// The name of the branch as git has it, `refs/heads/main`.
-    pub(crate) branch: Option<String>,
-    /// The commit. `None`: the branch has none yet.
-    pub(crate) commit: Option<String>,
 }
 
 /// When to look at a repository.
@@ -158,7 +150,7 @@ impl ChangedRepository {
     }
 
     /// The commit of a branch.
-    fn reference(&self, name: &str, moment: Moment) -> Option<String> {
+    pub(crate) fn reference(&self, name: &str, moment: Moment) -> Option<String> {
         if let Some(commit) = self.text(name, moment) {
             return Some(commit);
         }

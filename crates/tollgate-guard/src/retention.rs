@@ -1,4 +1,4 @@
-//! How long everything is kept: the files in recovery, the contents in the store, and the details of refused writes.
+//! How long everything is kept: the files in recovery, the contents in the store, the records of turns, and the details of refused writes.
 //!
 //! A file in recovery becomes a content of the store once the kernel says that no program has it open for writing: then nobody can
 //! change it any more, because its name is known to tollgate only. The file is linked or compressed there before it is deleted here,
@@ -15,6 +15,7 @@ use crate::disk::{Found, Quiet, Spot, modified};
 use crate::recovery::keep_late;
 use crate::root::Root;
 use crate::stage::{RecoveryKind, StageName, Standing};
+use crate::turn_record;
 use tollgate_base::digest::Digest;
 use tollgate_base::error::{At, Result};
 use tollgate_base::file::replace_file;
@@ -157,5 +158,11 @@ fn kept_files(root: &Root) -> Result<Vec<KeptFile>> {
         KeptFile { rank: 1, time: kept, size, holds: Holds::Content(digest), spot }
     };
     kept.extend(content::all(root)?.into_iter().map(as_replaced));
+    // Not more valuable: a record is small, but there may be many.
+    let as_content = |stored: turn_record::StoredRecord| {
+        let turn_record::StoredRecord { kept, size, note, spot } = stored;
+        KeptFile { rank: 1, time: kept, size, holds: Holds::Content(note), spot }
+    };
+    kept.extend(turn_record::all(root)?.into_iter().map(as_content));
     Ok(kept)
 }

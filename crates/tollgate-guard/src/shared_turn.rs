@@ -1,26 +1,30 @@
 //! A turn kept in a folder, for processes that end before the turn does: commands in a script, hooks of one agent.
 //!
 //! The folder is private to its user and preferably in memory. `turn.json` says whose turn it is, `files/` holds what the
-//! agent knows, `leads/` where links led, and `stamps/` hashes of large files (see `turn_shard.rs`); `text/` holds bytes that the agent was shown. Beside the turns,
-//! `commands/` says when the commands of each agent ran of which nobody saw what they did.
+//! agent knows, `leads/` where links led, and `stamps/` hashes of large files (see `turn_shard.rs`); `text/` holds bytes that the agent was shown.
+//! `start.json` and `reads` are for the record of the turn. Beside the turns, `commands/` says when the commands of each agent ran of which nobody saw what they did.
 
-use std::fs;
-use std::io::Read as _;
+use std::fs::{self, File};
+use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
 use crate::disk::{gone_is_none, modified};
 use crate::path::{FilePath, escape, unescape};
-use crate::turn::{Known, Session, Sighting, SightingChange, Stamp, TEXT_PER_FILE, TEXT_PER_TURN, TurnState};
+use crate::turn::{
+    Known, READS_PER_TURN, Session, Sighting, SightingChange, Stamp, TEXT_PER_FILE, TEXT_PER_TURN, TurnRead,
+    TurnStart, TurnState,
+};
 use crate::turn_shard::{Shard, WordShard, open_locked};
 use tollgate_base::digest::Digest;
 use tollgate_base::error::{At, Fault, Result};
-use tollgate_base::file::{names_in, replace_file};
+use tollgate_base::file::{names_in, replace_file, replace_file_with_mode};
 use tollgate_base::name::{Agent, TurnId};
 use tollgate_base::private;
 use tollgate_base::settings::{Durability, Settings, Unfinished, Unread};
@@ -34,8 +38,17 @@ const FORGOTTEN: Duration = Duration::from_secs(24 * 3600);
 /// The list of an agent's commands, in its folder.
 const TIMES: &str = "times";
 
+/// How a turn began, in its folder.
+const START_FILE: &str = "start.json";
+
+/// What its agent was shown, a line for each read.
+const READS_FILE: &str = "reads";
+
 /// The length of the list of an agent's commands, in bytes: about a thousand commands.
 const COMMANDS: usize = 40 << 10;
+
+/// The length of the list of what the agent was shown, in bytes: for paths of ordinary length, enough for all that a record may have.
+const READS: usize = READS_PER_TURN * 160;
 
 /// The turns of one workspace and one user.
 #[derive(Debug, Clone)]
@@ -146,6 +159,24 @@ impl SharedTurns {
         }
         turns.sort_by_key(|turn| turn.started);
         Ok(turns)
+    }
+
+    /// The turns that nobody has used for a day, each with the time of its last use. [`Self::begin`] deletes them.
+    pub fn forgotten(&self, now: Timestamp) -> Result<Vec<(SharedTurn, Timestamp)>> {
+        let (folder, limit) = (self.folder.join("turns"), now - FORGOTTEN);
+        let mut found = Vec::new();
+        for name in names_in(&folder)? {
+            let path = folder.join(&name);
+            let Some(id) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
+            // One that cannot be opened is deleted all the same.
+            if is_older(&path, limit)?
+                && let Ok(turn) = self.open(&id)
+            {
+                let used = [READS_FILE, "files", ""].map(|name| modified(&path.join(name)));
+                found.push((turn, used.into_iter().flatten().max().unwrap_or(limit)));
+            }
+        }
+        Ok(found)
     }
 
     /// Ends a turn.
@@ -315,6 +346,36 @@ impl TurnState for SharedTurn {
             }
         }
         Ok(ran)
+    }
+
+    fn began(&self, start: &TurnStart) -> Result<()> {
+        let text = serde_json::to_vec(start).map_err(|error| Fault::invalid(error.to_string()))?;
+        replace_file_with_mode(&self.folder.join(START_FILE), &text, Durability::Fast, Some(0o600))
+    }
+
+    fn start(&self) -> Result<Option<TurnStart>> {
+        let path = self.folder.join(START_FILE);
+        let text = gone_is_none(private::read(&path).at("read", &path))?;
+        text.map(|text| serde_json::from_slice(&text).map_err(|error| Fault::damaged(&path, error)))
+            .transpose()
+    }
+
+    fn note_read(&self, read: &TurnRead) -> Result<()> {
+        let path = self.folder.join(READS_FILE);
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND;
+        let opened = private::open_with_mode(&path, flags, Mode::RUSR | Mode::WUSR);
+        let mut file = File::from(opened.at("open", &path)?);
+        if file.metadata().at("look at", &path)?.len() > READS as u64 {
+            return Ok(());
+        }
+        // At once, so that the lines of several processes do not mix.
+        file.write_all(read.line().as_bytes()).at("write", &path)
+    }
+
+    fn reads(&self) -> Result<Vec<TurnRead>> {
+        let path = self.folder.join(READS_FILE);
+        let text = gone_is_none(private::read_to_string(&path).at("read", &path))?;
+        Ok(TurnRead::all_in(&text.unwrap_or_default()))
     }
 
     fn keep_text(&self, digest: Digest, bytes: &[u8]) -> Result<()> {

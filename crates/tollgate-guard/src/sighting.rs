@@ -60,6 +60,20 @@ impl Sighting {
         self.last == state && self.part != Some(state)
     }
 
+    /// What is known after a read of this state, of a file of which the turn knew something or nothing.
+    pub(crate) fn after_read(seen: Option<Self>, state: FileState, shown: Extent) -> Self {
+        match (seen, shown) {
+            (Some(seen), _) => seen.read(state, shown),
+            (None, Extent::Whole) => Self::new(state),
+            (None, Extent::Part) => Self::in_part(state),
+        }
+    }
+
+    /// Whether a read that shows this much of this state shows the agent nothing new.
+    pub(crate) fn covers(&self, state: FileState, shown: Extent) -> bool {
+        self.is_all_of(state) || shown == Extent::Part && self.part == Some(state)
+    }
+
     /// The agent read the file again.
     #[must_use]
     pub fn read(self, state: FileState, shown: Extent) -> Self {

@@ -322,8 +322,9 @@ impl<'a> SupervisedProgram<'a> {
         named: &HashSet<PathBuf>,
     ) -> Result<()> {
         let Request { root, turn, .. } = self.request;
+        let now = root.now();
         for (path, state) in reads {
-            turn.observe(path, *state, shown)?;
+            turn.was_shown(path, *state, shown, now)?;
             if named.contains(path.as_path()) {
                 open_turn::read(root, turn.id(), path, (*state, shown), Timestamp::UNIX_EPOCH);
             }

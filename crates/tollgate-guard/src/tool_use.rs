@@ -231,7 +231,7 @@ pub(crate) fn after(root: &Root, turn: &dyn TurnState, ticket: Ticket, result: T
         }
         let path = FilePath::trusted(path);
         let extent = if whole { Extent::Whole } else { Extent::Part };
-        ended = ended.and(turn.observe(&path, seen, extent).and_then(|()| used(&path)));
+        ended = ended.and(turn.was_shown(&path, seen, extent, root.now()).and_then(|()| used(&path)));
         if let Ok(now) = Look::at(root, &path)
             && now.state == seen
         {

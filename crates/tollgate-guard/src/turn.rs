@@ -16,6 +16,7 @@ use crate::path::FilePath;
 use crate::session::lock;
 pub use crate::session::{Known, Session};
 pub use crate::sighting::{Extent, Sighting};
+pub use crate::turn_notes::{Asked, Head, READS_PER_TURN, TurnRead, TurnStart};
 use tollgate_base::digest::Digest;
 use tollgate_base::error::Result;
 use tollgate_base::name::{Agent, TurnId};
@@ -72,15 +73,44 @@ pub trait TurnState {
     /// The bytes that were kept for this digest.
     fn text(&self, digest: Digest) -> Result<Option<Arc<[u8]>>>;
 
-    /// Records a read.
-    fn observe(&self, path: &FilePath, state: FileState, shown: Extent) -> Result<()> {
+    /// Notes how the turn began, for its record.
+    fn began(&self, _start: &TurnStart) -> Result<()> {
+        Ok(())
+    }
+
+    /// How the turn began, if it was noted.
+    fn start(&self) -> Result<Option<TurnStart>> {
+        Ok(None)
+    }
+
+    /// Notes a read for the turn's record.
+    fn note_read(&self, _read: &TurnRead) -> Result<()> {
+        Ok(())
+    }
+
+    /// The reads that were noted, in their order.
+    fn reads(&self) -> Result<Vec<TurnRead>> {
+        Ok(Vec::new())
+    }
+
+    /// Records that the agent was shown a file at this time. Notes it for the turn's record if it was new to the turn.
+    fn was_shown(&self, path: &FilePath, state: FileState, shown: Extent, now: Timestamp) -> Result<()> {
+        let mut is_new = false;
         self.update(path, &mut |seen| {
-            Some(match (seen, shown) {
-                (Some(seen), _) => seen.read(state, shown),
-                (None, Extent::Whole) => Sighting::new(state),
-                (None, Extent::Part) => Sighting::in_part(state),
-            })
-        })
+            is_new = !seen.is_some_and(|seen| seen.covers(state, shown));
+            Some(Sighting::after_read(seen, state, shown))
+        })?;
+        match state {
+            FileState::Present(hash) if is_new => {
+                self.note_read(&TurnRead { path: path.as_path().to_owned(), hash, shown, time: now })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Records what the agent knows of a file, as if it had read it.
+    fn observe(&self, path: &FilePath, state: FileState, shown: Extent) -> Result<()> {
+        self.update(path, &mut |seen| Some(Sighting::after_read(seen, state, shown)))
     }
 
     /// Whether the agent has seen all of this state of a file or made it, in this turn or an earlier one of its session.
@@ -184,6 +214,8 @@ struct Memory {
     stamps: HashMap<FilePath, (Stamp, Digest)>,
     texts: HashMap<Digest, Arc<[u8]>>,
     text_bytes: usize,
+    start: Option<TurnStart>,
+    reads: Vec<TurnRead>,
 }
 
 impl Turn {
@@ -254,6 +286,27 @@ impl TurnState for Turn {
     fn keep_stamp(&self, path: &FilePath, stamp: &Stamp, digest: Digest) -> Result<()> {
         self.memory().stamps.insert(path.clone(), (*stamp, digest));
         Ok(())
+    }
+
+    fn began(&self, start: &TurnStart) -> Result<()> {
+        self.memory().start = Some(start.clone());
+        Ok(())
+    }
+
+    fn start(&self) -> Result<Option<TurnStart>> {
+        Ok(self.memory().start.clone())
+    }
+
+    fn note_read(&self, read: &TurnRead) -> Result<()> {
+        let mut memory = self.memory();
+        if memory.reads.len() < READS_PER_TURN {
+            memory.reads.push(read.clone());
+        }
+        Ok(())
+    }
+
+    fn reads(&self) -> Result<Vec<TurnRead>> {
+        Ok(self.memory().reads.clone())
     }
 
     fn keep_text(&self, digest: Digest, bytes: &[u8]) -> Result<()> {

@@ -28,10 +28,12 @@ use crate::refusal::{Outcome, Reason};
 use crate::retention;
 pub use crate::root::{Options, Root, canonical_root};
 use crate::session::Known;
+use crate::shared_turn::SharedTurns;
 pub use crate::state_folder::{
     STATE_FOLDER, STATE_VERSION, find_root, has_state, is_checkout, read_settings,
 };
 use crate::turn::{Extent, FileState, TurnState};
+use crate::turn_life;
 use tollgate_base::digest::Digest;
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::ledger::Line;
@@ -100,6 +102,21 @@ impl Workspace {
     pub fn was_shown(&self, turn: &dyn TurnState, path: &FilePath, digest: Digest, since: i128) {
         let since = Timestamp::from_nanosecond(since).unwrap_or(Timestamp::UNIX_EPOCH);
         open_turn::read(self, turn.id(), path, (FileState::Present(digest), Extent::Whole), since);
+    }
+
+    /// Keeps the records of turns that nobody has ended. To be called before another turn begins there, which deletes them.
+    pub fn record_forgotten_turns(&self, turns: &SharedTurns) -> Result<()> {
+        turn_life::keep_forgotten(self, turns)
+    }
+
+    /// A command begins in a turn of its own, which has no lines in the ledger.
+    pub fn lone_turn_begins(&self, turn: &dyn TurnState) -> Result<()> {
+        turn_life::lone_begins(self, turn)
+    }
+
+    /// The command has ended. Keeps the record of its turn.
+    pub fn lone_turn_ends(&self, turn: &dyn TurnState) -> Result<()> {
+        turn_life::lone_ends(self, turn)
     }
 
     /// Lists a folder.

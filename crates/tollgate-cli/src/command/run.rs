@@ -181,7 +181,10 @@ fn supervise(invocation: &Invocation, args: &RunArgs, supervisor: Supervisor) ->
     {
         leave_the_terminal();
         // Nobody reads this process's messages any more. The ledger has what matters, and the next sweep does the rest.
-        let _ = after.finish(&gate, turn.as_ref());
+        let _ = after.finish(&gate, turn.turn.as_ref());
+        if turn.is_lone {
+            let _ = gate.workspace().lone_turn_ends(turn.turn.as_ref());
+        }
         let _ = gate.workspace().sweep();
     }
     exit(0)
@@ -198,7 +201,14 @@ fn leave_the_terminal() {
 }
 
 /// What is left to do, and with what.
-type UnfinishedRun = (AfterRun, Gate, Box<dyn TurnState>);
+type UnfinishedRun = (AfterRun, Gate, TurnOfRun);
+
+/// The turn in which a command runs.
+struct TurnOfRun {
+    turn: Box<dyn TurnState>,
+    /// Whether it is for this command alone.
+    is_lone: bool,
+}
 
 fn guarded(
     invocation: &Invocation,
@@ -216,6 +226,10 @@ fn guarded(
         }
         _ => (invocation.turn(&gate)?, invocation.base()?),
     };
+    let is_lone = invocation.turn_id()?.is_none();
+    if is_lone {
+        gate.workspace().lone_turn_begins(turn.as_ref())?;
+    }
     let pass: Vec<PathBuf> =
         args.pass.iter().map(|folder| invocation.path(folder)).collect::<Result<_, _>>()?;
     let (mut closed, mut open) = closed_to_commands(gate.workspace(), claimant(invocation, args)?.as_ref());
@@ -252,7 +266,7 @@ fn guarded(
         outcome.notes.push(RunNote::NotRecorded(fault.to_string()));
     }
     let answer = answer(invocation, args, &gate, &outcome)?;
-    Ok((answer, outcome.end, (outcome.after, gate, turn)))
+    Ok((answer, outcome.end, (outcome.after, gate, TurnOfRun { turn, is_lone })))
 }
 
 /// Stdout is for one JSON document, so the command writes to stderr. Returns the real stdout.

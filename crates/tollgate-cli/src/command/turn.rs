@@ -72,7 +72,9 @@ fn begin(invocation: &Invocation) -> Result<Answer, CliError> {
     let agent = invocation.agent()?;
     let gate = invocation.gate()?;
     let leaves = gate.workspace().settings().into();
-    let turn = invocation.new_turns()?.begin(TurnId::new()?, agent, invocation.now(), leaves)?;
+    let turns = invocation.new_turns()?;
+    gate.workspace().record_forgotten_turns(&turns)?;
+    let turn = turns.begin(TurnId::new()?, agent, invocation.now(), leaves)?;
     gate.record_turn_start(&turn)?;
     Ok(Answer::Done(Reply::new(turn.id().to_string(), json!({"turn_id": turn.id()}))))
 }

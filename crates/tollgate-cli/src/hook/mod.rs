@@ -188,6 +188,7 @@ impl Hook {
             let is_shell_guarded = self.host.shell_commands(&acting.gate.workspace().settings().run)
                 == ShellCommands::Transaction;
             let agent = acting.session.agent();
+            acting.session.note_model()?;
             Ok(self.host.greet(&words::hook_greeting(agent, has_tasks, is_shell_guarded)))
         })?;
         Ok(greeting.flatten())
@@ -259,6 +260,7 @@ impl Hook {
             (root, &settings),
             (&self.heard.folder, self.home.folders_of_turns()),
         )?;
+        let session = session.asked(self.heard.prompt.clone(), self.heard.model.clone());
         let gate = invocation.gate_of(session.claims_as(), settings)?;
         if self.is_own {
             session.note_own_hook()?;

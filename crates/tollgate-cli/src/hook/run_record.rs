@@ -73,7 +73,7 @@ impl RunReport {
                 {
                     let path = workspace.canonical(&path)?;
                     for turn in learners(turns, &path) {
-                        turn.observe(&path, FileState::Present(sha256), shown)?;
+                        turn.was_shown(&path, FileState::Present(sha256), shown, workspace.now())?;
                         turn.keep_text(sha256, &bytes)?;
                     }
                 }

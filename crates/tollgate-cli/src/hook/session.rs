@@ -19,7 +19,7 @@ use tollgate::name::{Agent, TurnId};
 use tollgate::path::{escape, unescape};
 use tollgate::settings::Settings;
 use tollgate::shared_turn::{SharedTurn, SharedTurns};
-use tollgate::turn::TurnState;
+use tollgate::turn::{Asked, TurnState};
 use tollgate::workspace::Beginning;
 use tollgate_base::name::is_random_id;
 use tollgate_base::private;
@@ -51,6 +51,8 @@ pub(super) struct HookSession<'t> {
     here: PathBuf,
     /// The folders that hold the turns of all workspaces.
     places: Vec<PathBuf>,
+    /// Who asked for the turn that may begin.
+    asked: Asked,
 }
 
 impl<'t> HookSession<'t> {
@@ -80,8 +82,31 @@ impl<'t> HookSession<'t> {
             name = format!("{name}.{suffix}");
         }
         let key = key_of([host, session, subagent]);
-        let here = here.to_owned();
-        Ok(Self { turns, folder: folder_of(&key), agent: name.parse()?, claims_as, key, main, here, places })
+        Ok(Self {
+            turns,
+            folder: folder_of(&key),
+            agent: name.parse()?,
+            claims_as,
+            key,
+            main,
+            here: here.to_owned(),
+            places,
+            asked: Asked { host: Some(host.to_owned()), ..Asked::default() },
+        })
+    }
+
+    /// A turn that begins now was asked for by this prompt, and this model works on it.
+    pub(super) fn asked(mut self, prompt: Option<String>, model: Option<String>) -> Self {
+        (self.asked.prompt, self.asked.model) = (prompt, model);
+        self
+    }
+
+    /// Notes the model of the session, for programs that say it only at its start.
+    pub(super) fn note_model(&self) -> Result<(), Fault> {
+        match &self.asked.model {
+            Some(model) => replace_file(&self.folder.join("model"), model.as_bytes(), FileAccess::Private),
+            None => Ok(()),
+        }
     }
 
     /// The agent stays in the working tree in which it was at its first turn, in whatever workspace that was. A subagent in the tree of its
@@ -200,9 +225,12 @@ impl<'t> HookSession<'t> {
         self.delete_forgotten();
         let now = gate.workspace().now();
         let leaves = gate.workspace().settings().into();
+        gate.workspace().record_forgotten_turns(self.turns)?;
         let turn = self.turns.begin(TurnId::new()?, self.agent.clone(), now, leaves)?;
         self.stays(gate, &turn)?;
-        gate.record_turn_start(&turn)?;
+        let mut asked = self.asked.clone();
+        asked.model = asked.model.or_else(|| private::read_to_string(&self.folder.join("model")).ok());
+        gate.record_asked_turn(&turn, asked)?;
         let text = format!("{} {}\n", turn.id(), number.map(mark).unwrap_or_default());
         let root = escape(gate.workspace().path()) + "\n";
         replace_file(&self.folder.join("root"), root.as_bytes(), FileAccess::Private)?;
@@ -402,6 +430,7 @@ mod tests {
             main: "k".into(),
             here: keep.path().into(),
             places: Vec::new(),
+            asked: Asked::default(),
         };
         let first = session.lock().unwrap();
         let inode = format!(":{} ", first.metadata().unwrap().ino());

@@ -96,6 +96,8 @@ impl Host for Cline {
             // Only a subagent has a parent.
             subagent: text(payload, &["agent_id"]).filter(|_| has(payload, &["parent_agent_id"])),
             turn: None,
+            model: None,
+            prompt: None,
             folder,
             event,
         })

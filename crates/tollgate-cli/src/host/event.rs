@@ -18,6 +18,10 @@ pub(crate) struct HookCall {
     pub(crate) subagent: Option<String>,
     /// The program's id of the turn, if it has one.
     pub(crate) turn: Option<String>,
+    /// The model, if the program says it.
+    pub(crate) model: Option<String>,
+    /// What a person asked for, if the program says it.
+    pub(crate) prompt: Option<String>,
     /// The current folder of the agent.
     pub(crate) folder: PathBuf,
     /// The event.

@@ -90,6 +90,8 @@ pub(super) fn heard(payload: &Value, session: &[&str], event: HookEvent) -> Resu
         session: text(payload, session).ok_or_else(|| format!("it has no `{}`", session[0]))?,
         subagent: None,
         turn: None,
+        model: text(payload, &["model"]),
+        prompt: text(payload, &["prompt"]).filter(|_| event == HookEvent::Prompt),
         folder: path(payload, &["cwd"]).unwrap_or_else(|| PathBuf::from(".")),
         event,
     })

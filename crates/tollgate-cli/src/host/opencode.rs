@@ -71,6 +71,8 @@ impl Host for Opencode {
             // A subagent has its own session.
             subagent: None,
             turn: None,
+            model: None,
+            prompt: None,
             folder: path(payload, &["directory"]).ok_or("it has no `directory`")?,
             event,
         })

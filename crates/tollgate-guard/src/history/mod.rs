@@ -5,6 +5,7 @@
 //! a hash that no change has left ([`trail`]). Everything else is made of these three: who wrote which line ([`blame`]), and what
 //! must be written to undo a change ([`undo`]) or to make a refused one ([`refused`]), lists of changes with their diffs ([`listing`]), and
 //! the changes of a line, a turn or a task ([`chosen`]).
+//! What an agent had read is in the record of its turn ([`turn`]).
 //!
 //! Nothing here writes: a plan to undo becomes one guarded write of the gate.
 
@@ -15,6 +16,7 @@ pub mod listing;
 pub mod refused;
 pub mod step;
 pub mod trail;
+pub mod turn;
 pub mod undo;
 
 use crate::path::FilePath;

@@ -5,7 +5,7 @@
 //! such as the index, is left out: git undoes that.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 use jiff::Timestamp;
 
@@ -277,7 +277,7 @@ fn is_first(line: &Line) -> bool {
 
 /// When which agent had claimed which task.
 #[derive(Default)]
-struct Claims {
+pub(crate) struct Claims {
     claims: Vec<Claim>,
     /// Claims whose beginning was not read yet.
     ended: HashMap<ClaimId, Claim>,
@@ -292,7 +292,7 @@ struct Claim {
 
 impl Claims {
     /// Takes the next older line.
-    fn take(&mut self, line: &Line) {
+    pub(crate) fn take(&mut self, line: &Line) {
         match &line.event {
             Event::Release(released, _) => {
                 let (agent, task) = (line.agent.clone(), released.task.clone());
@@ -313,6 +313,16 @@ impl Claims {
             }
             _ => {}
         }
+    }
+
+    /// The one task that an agent had claimed at some time between these lines. `None` also if there were several.
+    pub(crate) fn task_of(mut self, agent: &Agent, lines: Range<u64>) -> Option<TaskName> {
+        self.claims.extend(self.ended.into_values());
+        let mut of_agent = self.claims.iter().filter(|claim| {
+            claim.agent.as_ref() == Some(agent) && claim.from < lines.end && lines.start < claim.to
+        });
+        let first = of_agent.next()?;
+        of_agent.all(|other| other.task == first.task).then(|| first.task.clone())
     }
 
     fn name_tasks(mut self, steps: &mut [Step]) {

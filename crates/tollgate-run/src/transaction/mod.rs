@@ -468,7 +468,8 @@ impl Transaction {
         for (path, touched) in reads {
             if let (Some(digest), ReadsCount::Seen) = (touched.at_start, request.reads_count) {
                 let file = gate.workspace().canonical(&path)?;
-                request.turn.observe(&file, FileState::Present(digest), shown)?;
+                let now = gate.workspace().now();
+                request.turn.was_shown(&file, FileState::Present(digest), shown, now)?;
                 if shown == Extent::Whole && named.contains(&self.root.join(&path)) {
                     gate.workspace().was_shown(request.turn, &file, digest, self.start);
                 }

@@ -22,4 +22,5 @@ mod spec_turn;
 mod supply_chain;
 mod tidy;
 mod tool_use;
+mod turn_records;
 mod world;

@@ -347,7 +347,8 @@ fn every_test_named_in_the_docs_exists() {
 #[test]
 fn every_setting_is_in_the_docs_with_its_default() {
     let docs = fs::read_to_string(root().join("docs/reference/settings.md")).unwrap();
-    let files = ["settings.rs", "git_settings.rs", "vault_settings.rs", "notify_settings.rs"];
+    let files =
+        ["settings.rs", "git_settings.rs", "history_settings.rs", "vault_settings.rs", "notify_settings.rs"];
     let read = |file| fs::read_to_string(root().join("crates/tollgate-base/src").join(file)).unwrap();
     let code = |source: String| source.split("#[cfg(test)]").next().unwrap().to_owned();
     for line in files.map(read).map(code).concat().lines() {

@@ -67,6 +67,8 @@ stay = true
 # How long bytes are kept that were replaced or refused, and how much space they may take.
 # max_age = "7d"
 # max_size = "256MiB"
+# Whether the record of a turn has the text of its prompt, not only its hash.
+# prompts = false
 
 [ledger]
 # When the ledger reaches this size, it continues in a new file.

@@ -110,7 +110,8 @@ impl Acting<'_> {
             for path in shown_by_diff(output.unwrap_or_default(), &self.heard.folder) {
                 if let Ok(digest) = hash_of(&path) {
                     let path = self.gate.workspace().canonical(path)?;
-                    turn.observe(&path, FileState::Present(digest), Extent::Whole)?;
+                    let now = self.gate.workspace().now();
+                    turn.was_shown(&path, FileState::Present(digest), Extent::Whole, now)?;
                 }
             }
         }

@@ -161,6 +161,7 @@ pub(crate) fn move_to(request: &Request<'_>, path: &Path, to: &Path) -> Result<O
     // Without these, a power failure could bring the old name back, or lose both.
     target.folder().flush(root.durability())?;
     source.folder().flush(root.durability())?;
+    turn.note_change()?;
     for file in &files {
         let Ok(rest) = file.strip_prefix(&from.relative) else { continue };
         let old = FilePath::trusted(root.path().join(file));

@@ -2,7 +2,7 @@
 //!
 //! The folder is private to its user and preferably in memory. `turn.json` says whose turn it is, `files/` holds what the
 //! agent knows, `leads/` where links led, and `stamps/` hashes of large files (see `turn_shard.rs`); `text/` holds bytes that the agent was shown.
-//! `start.json` and `reads` are for the record of the turn. Beside the turns, `commands/` says when the commands of each agent ran of which nobody saw what they did.
+//! `start.json`, `reads` and `changed` are for the record of the turn. Beside the turns, `commands/` says when the commands of each agent ran of which nobody saw what they did.
 
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
@@ -43,6 +43,9 @@ const START_FILE: &str = "start.json";
 
 /// What its agent was shown, a line for each read.
 const READS_FILE: &str = "reads";
+
+/// A file that is there once the agent has changed something.
+const CHANGED_FILE: &str = "changed";
 
 /// The length of the list of an agent's commands, in bytes: about a thousand commands.
 const COMMANDS: usize = 40 << 10;
@@ -376,6 +379,17 @@ impl TurnState for SharedTurn {
         let path = self.folder.join(READS_FILE);
         let text = gone_is_none(private::read_to_string(&path).at("read", &path))?;
         Ok(TurnRead::all_in(&text.unwrap_or_default()))
+    }
+
+    fn note_change(&self) -> Result<()> {
+        let path = self.folder.join(CHANGED_FILE);
+        private::open_with_mode(&path, OFlags::WRONLY | OFlags::CREATE, Mode::RUSR | Mode::WUSR)
+            .map(drop)
+            .at("open", &path)
+    }
+
+    fn has_changed(&self) -> Result<bool> {
+        Ok(modified(&self.folder.join(CHANGED_FILE)).is_some())
     }
 
     fn keep_text(&self, digest: Digest, bytes: &[u8]) -> Result<()> {

@@ -93,6 +93,16 @@ pub trait TurnState {
         Ok(Vec::new())
     }
 
+    /// Notes that the agent has changed something, for the turn's record.
+    fn note_change(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Whether that was noted.
+    fn has_changed(&self) -> Result<bool> {
+        Ok(false)
+    }
+
     /// Records that the agent was shown a file at this time. Notes it for the turn's record if it was new to the turn.
     fn was_shown(&self, path: &FilePath, state: FileState, shown: Extent, now: Timestamp) -> Result<()> {
         let mut is_new = false;
@@ -126,6 +136,7 @@ pub trait TurnState {
 
     /// Records the agent's own write.
     fn wrote(&self, path: &FilePath, state: FileState) -> Result<()> {
+        self.note_change()?;
         self.update(path, &mut |seen| Some(seen.map_or(Sighting::unread(state), |seen| seen.wrote(state))))
     }
 
@@ -216,6 +227,7 @@ struct Memory {
     text_bytes: usize,
     start: Option<TurnStart>,
     reads: Vec<TurnRead>,
+    has_changed: bool,
 }
 
 impl Turn {
@@ -307,6 +319,15 @@ impl TurnState for Turn {
 
     fn reads(&self) -> Result<Vec<TurnRead>> {
         Ok(self.memory().reads.clone())
+    }
+
+    fn note_change(&self) -> Result<()> {
+        self.memory().has_changed = true;
+        Ok(())
+    }
+
+    fn has_changed(&self) -> Result<bool> {
+        Ok(self.memory().has_changed)
     }
 
     fn keep_text(&self, digest: Digest, bytes: &[u8]) -> Result<()> {

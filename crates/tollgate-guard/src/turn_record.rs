@@ -20,7 +20,7 @@ use crate::root::Root;
 use crate::turn::{Head, TurnRead, TurnStart, TurnState};
 use tollgate_base::digest::Digest;
 use tollgate_base::error::{At, Fault, Result};
-use tollgate_base::event::{Event, MutationStatus};
+use tollgate_base::event::Event;
 use tollgate_base::file::replace_file;
 use tollgate_base::name::{Agent, TurnId};
 use tollgate_base::private;
@@ -30,8 +30,8 @@ use tollgate_base::task::TaskName;
 /// The version of the format. A later version is refused.
 const VERSION: u32 = 1;
 
-/// The number of ledger lines in which to look for the beginning of a turn and for the claim of its task. Reading them takes a few
-/// milliseconds, and somebody may wait for the end of a turn.
+/// The number of ledger lines in which to look for the claim of a turn's task. Reading them takes a few milliseconds, and somebody may
+/// wait for the end of a turn.
 const LEDGER_LINES: usize = 2_000;
 
 /// What a record says of its turn, without the reads.
@@ -118,15 +118,16 @@ pub(crate) fn keep(
     head_after: Option<Head>,
 ) -> Result<()> {
     let reads = named(root, turn.reads()?);
-    let Ledgered { began, has_changed, task } = Ledgered::read(root, turn)?;
-    if reads.is_empty() && !has_changed {
+    if reads.is_empty() && !turn.has_changed()? {
         return Ok(());
     }
+    // A turn that an earlier version began has noted no beginning.
     let start = turn.start()?.unwrap_or(TurnStart {
-        began: began.or(reads.first().map(|read| read.time)).unwrap_or(ended),
+        began: reads.first().map_or(ended, |read| read.time),
         head_before: None,
         asked: Default::default(),
     });
+    let task = task(root, turn)?;
     let about = TurnAbout {
         turn: turn.id().clone(),
         agent: turn.agent().clone(),
@@ -211,31 +212,17 @@ impl FirstLine {
     }
 }
 
-/// What the ledger has of a turn.
-struct Ledgered {
-    began: Option<Timestamp>,
-    has_changed: bool,
-    task: Option<TaskName>,
-}
-
-impl Ledgered {
-    fn read(root: &Root, turn: &dyn TurnState) -> Result<Self> {
-        let mut claims = Claims::default();
-        let (mut began, mut has_changed) = (None, false);
-        for line in root.ledger().newest_first()?.take(LEDGER_LINES).flatten() {
-            claims.take(&line);
-            if line.turn.as_ref() == Some(turn.id()) {
-                match &line.event {
-                    Event::TurnStarted(_) => began = Some((line.seq, line.time)),
-                    Event::Mutation(_, MutationStatus::Applied) => has_changed = true,
-                    _ => {}
-                }
-            }
+/// The one task that the agent of a turn had claimed.
+fn task(root: &Root, turn: &dyn TurnState) -> Result<Option<TaskName>> {
+    let mut claims = Claims::default();
+    let mut first = 0;
+    for line in root.ledger().newest_first()?.take(LEDGER_LINES).flatten() {
+        claims.take(&line);
+        if matches!(line.event, Event::TurnStarted(_)) && line.turn.as_ref() == Some(turn.id()) {
+            first = line.seq;
         }
-        let (first, time) = began.unzip();
-        let task = claims.task_of(turn.agent(), first.unwrap_or(0)..u64::MAX);
-        Ok(Self { began: time, has_changed, task })
     }
+    Ok(claims.task_of(turn.agent(), first..u64::MAX))
 }
 
 /// The files with records. Deletes what processes that were killed have not completed.

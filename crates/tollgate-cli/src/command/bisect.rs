@@ -15,9 +15,10 @@ use tollgate::gate::Gate;
 use tollgate::history::content::{Contents, OnDisk};
 use tollgate::history::listing::FileDiff;
 use tollgate::history::step::{Back, Step, Steps, What, found};
+use tollgate::history::turn::ReadsOfTurns;
 use tollgate_run::{RunEnd, trial};
 
-use super::past::no;
+use super::past::{no, open_turns};
 use super::restore::{At, at};
 use crate::answer::{Answer, Reply};
 use crate::error::CliError;
@@ -324,7 +325,11 @@ fn found_change(
         json["seqs"] = lines.into();
     }
     let what = format!("change {}", first.change);
-    let shown = ShownChanges { what: &what, steps: meant, files };
+    let (workspace, open) = (states.gate.workspace(), open_turns(invocation));
+    let reads = ReadsOfTurns::new(workspace, &open)
+        .of(meant.iter().map(|step| (step.turn.as_ref(), Some(step.time))))?;
+    reads.put(&mut json, &mut { usize::MAX });
+    let shown = ShownChanges { what: &what, steps: meant, files, reads, about: None };
     let words = words::bisected(&invocation.viewpoint(), &shown, is_one, &others, states.runs);
     Ok(Answer::Done(Reply::new(words, json)))
 }

@@ -10,7 +10,8 @@ use tollgate::history::chosen::Which;
 use tollgate::history::step::{Back, Step, Steps};
 use tollgate::history::trail::{By, State, Trail, states};
 use tollgate::history::undo::{Plan, UndoResult};
-use tollgate::name::Agent;
+use tollgate::name::{Agent, TurnId};
+use tollgate::turn::{TurnRead, TurnState};
 use tollgate::workspace::Workspace;
 use tollgate::{Digest, ledger::Ledger};
 
@@ -43,6 +44,13 @@ impl Past {
             Some(By::SomebodyBefore(_)) | None => None,
         }
     }
+}
+
+/// What the agents of turns that have not ended were shown, as far as processes of this user keep it in folders.
+pub(super) fn open_turns(invocation: &Invocation) -> impl Fn(&TurnId) -> Option<Vec<TurnRead>> {
+    // If a folder cannot be used, the turns in it are not found.
+    let places = invocation.existing_turns().unwrap_or_default();
+    move |turn| places.iter().find_map(|turns| turns.open(turn).ok()?.reads().ok())
 }
 
 /// The workspace, if anything was recorded in it.

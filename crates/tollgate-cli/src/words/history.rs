@@ -9,6 +9,7 @@ use tollgate::history::step::{Step, What};
 use tollgate::visible::plain;
 use tollgate_base::working_tree::BlamedCommit;
 
+use super::reads::{reads, record};
 use super::recovery::indented;
 use super::text::{Viewpoint, ago, count, moment, short, shown};
 use crate::report::history::ShownChanges;
@@ -109,6 +110,8 @@ pub(crate) fn shown_changes(view: &Viewpoint, changes: &ShownChanges<'_>) -> Str
         words += &format!("\n  task  {}", plain(task.as_str()));
     }
     words += &format!("\n  by    {}", plain(&first.tool));
+    words += &changes.about.map_or(String::new(), record);
+    words += &format!("\n  read  {}", reads(&changes.reads));
     for step in &changes.steps {
         if step.moved_to.is_some() {
             words += &format!("\nmoved {}", file(step));

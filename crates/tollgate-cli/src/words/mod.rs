@@ -20,6 +20,7 @@ mod hook;
 mod init;
 mod ledger;
 mod merge;
+mod reads;
 mod recovery;
 mod refusal;
 mod run;
@@ -73,6 +74,7 @@ pub(crate) use merge::{
     NO_REFUSED_RUN, RUN_CONFLICTS, RUN_IS_WRITTEN, merge_diff, merge_notes, merged_run, no_merge,
     run_merge_notes,
 };
+pub(crate) use reads::{reads_of_changes, turn_without_changes};
 pub(crate) use recovery::{
     ALREADY_UNDONE, DRY_UNDO, NOT_UNDONE, UNDO_QUESTION, folder_is_not_moved_back, kept, nobody_undoes,
     nothing_to_undo, to_restore, to_undo, undo_conflicts, undo_of_another, undo_without_name,

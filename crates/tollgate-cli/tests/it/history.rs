@@ -99,6 +99,7 @@ fn show_has_the_diff_of_a_whole_change_and_says_what_is_no_longer_kept() {
     change 3 by `green`, [TIME] ([N] s ago)
       turn  [TURN]
       by    write_file
+      read  not known: the turn has not ended yet, or it left no record
     `a`  +1 -0
         --- before
         +++ after
@@ -115,6 +116,7 @@ fn show_has_the_diff_of_a_whole_change_and_says_what_is_no_longer_kept() {
     change 1 by `blue`, [TIME] ([N] s ago)
       turn  [TURN]
       by    write_files
+      read  not known: the turn has not ended yet, or it left no record
     `a`  (no longer kept)
     `b`, created  +1 -0
         --- before

@@ -56,6 +56,7 @@ mod undo;
 mod unfinished;
 mod vault_copy;
 mod view;
+mod why;
 mod work;
 mod work_failures;
 mod worktrees;

@@ -76,6 +76,15 @@ impl BlamedLine {
         Ok(writers.into_iter().enumerate().map(line).collect())
     }
 
+    /// The line and who wrote it. `text` is without the end of the line.
+    pub fn json_with(&self, text: &str) -> Value {
+        let mut json = json!({"line": self.number, "text": text});
+        if let (Value::Object(json), Value::Object(who)) = (&mut json, self.json()) {
+            json.extend(who);
+        }
+        json
+    }
+
     /// Who wrote it, without the line.
     pub fn json(&self) -> Value {
         let mut json = json!({"agent": null, "seq": null, "turn": null});

@@ -47,8 +47,10 @@ impl UnknownReads {
 }
 
 impl KnownReads {
-    /// At most this many reads, with the number of those that are left out.
-    pub fn put(&self, json: &mut Value, most: usize) {
+    /// Puts in the reads, as long as there is room for them, and the number of those that are left out.
+    pub fn put(&self, json: &mut Value, room: &mut usize) {
+        let most = self.reads.len().min(*room);
+        *room -= most;
         json["reads"] = self.reads.iter().take(most).map(read_json).collect();
         if self.reads.len() > most {
             json["reads_left_out"] = (self.reads.len() - most).into();

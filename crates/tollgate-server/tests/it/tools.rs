@@ -536,6 +536,17 @@ fn the_history_of_a_file_names_who_changed_what() {
     ] {
         client.fails(tool, arguments);
     }
+    let why = |client: &mut Client| {
+        let lines =
+            client.call("blame", json!({"path": "b", "why": true}))["structuredContent"]["lines"].clone();
+        assert_eq!(lines[0].get("reads"), None, "{lines}");
+        let read = &lines[1]["reads"][0];
+        json!([read["path"], read["hash"], read["whole"], lines[1]["reads_unknown"]])
+    };
+    let expected = json!(["a", sha256("one\n"), true, null]);
+    assert_eq!(why(&mut client), expected, "while the turn is open");
+    client.call("end_turn", json!({}));
+    assert_eq!(why(&mut client), expected, "from its record");
     // It does not count as a read.
     world.outsider_writes("c", "x");
     client.call("blame", json!({"path": "c"}));

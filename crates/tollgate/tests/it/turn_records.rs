@@ -4,6 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde_json::json;
 use tollgate::history::turn::{KeptTurn, KnownReads, ReadsOfTurns, TurnAbout, TurnRecord, UnknownReads};
 use tollgate::name::TurnId;
 use tollgate::shared_turn::{Leaves, SharedTurns};
@@ -235,4 +236,28 @@ fn a_record_says_where_head_was() {
     let after = head_after.unwrap();
     assert_eq!(after.branch.as_deref(), Some("refs/heads/next"));
     assert_eq!(after.commit.map(|commit| commit.len()), Some(40));
+}
+
+#[test]
+fn a_mutated_record_is_read_without_a_panic() {
+    let world = World::new();
+    for file in 0..100 {
+        world.outsider_writes(&format!("src/f{file}"), "x");
+    }
+    let agent = world.agent("blue");
+    for file in 0..100 {
+        agent.reads(&format!("src/f{file}"));
+    }
+    let id = agent.turn.id().clone();
+    world.gate.end_turn(agent.turn).unwrap();
+    let compressed = fs::read(file(&world, &id)).unwrap();
+    let about = json!({"version": 1, "compressed": false, "turn": id, "agent": "a", "began": "2026-11-19T00:00:00Z",
+        "ended": "2026-11-19T00:00:00Z", "reads": 1});
+    let line = format!("{}W1763500000000000 a\n", Digest::of(b"a"));
+    let plain = format!("{about}\n{line}").into_bytes();
+    tollgate_fuzz::fuzz("turn_record", &[compressed, plain], |bytes| {
+        fs::write(file(&world, &id), bytes).unwrap();
+        let workspace = world.gate.workspace();
+        let _ = (TurnRecord::load(workspace, &id), TurnRecord::list(workspace));
+    });
 }

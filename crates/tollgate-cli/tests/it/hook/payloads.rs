@@ -96,3 +96,38 @@ fn a_byte_order_mark_before_the_payload_is_ignored() {
     let ran = world.tollgate(["hook", "cursor"]).stdin(format!("\u{feff}{edit}")).ends().is(0);
     assert!(ran.stdout().contains("STALE_FILE"));
 }
+
+/// The prompt of the recorded session, as that of its next turn.
+fn next_prompt(world: &World, host: &str) -> String {
+    let begins = |line: &&str| {
+        let words = ["\"prompt\": \"edit a.txt\"", "chat.message", "prompt_submit"];
+        words.iter().any(|word| line.contains(word)) && !line.contains("prompt_response")
+    };
+    let line = recorded(host).lines().find(begins).unwrap();
+    let line = line.replace("550e8400", "550e8401").replace("84de-7c00", "84df-7c00").replace("g-1", "g-2");
+    line.replace("/workspace", world.root().to_str().unwrap())
+}
+
+#[test]
+fn a_turn_leaves_a_record_of_who_asked_for_it_and_what_its_agent_was_shown() {
+    for host in HOSTS {
+        let world = World::new();
+        play(&world, host, host);
+        let id = world.json("turn list")[0]["turn_id"].as_str().unwrap().to_owned();
+        assert!(world.json(&format!("show {id}")).get("record").is_none(), "{host}: the turn goes on");
+        world.tollgate(["hook", host]).stdin(next_prompt(&world, host)).ends().is(0);
+        let shown = world.json(&format!("show {id}"));
+        let (record, first) = (&shown["record"], &shown["reads"][0]);
+        assert_eq!(
+            (&first["path"], &first["hash"]),
+            (&"a.txt".into(), &hash("hello\n").into()),
+            "{host}: {shown}"
+        );
+        assert_eq!(record["host"], host);
+        let says_model = ["claude-code", "codex", "cursor"].contains(&host);
+        assert_eq!(record.get("model").is_some(), says_model, "{host}: {record}");
+        let says_prompt = !["opencode", "cline"].contains(&host);
+        let expected = if says_prompt { hash("edit a.txt").into() } else { Value::Null };
+        assert_eq!((&record["prompt_sha256"], &record["prompt"]), (&expected, &Value::Null), "{host}");
+    }
+}

@@ -2,10 +2,13 @@
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tollgate::history::blame::{BlamedLine, blame as blamed};
+use tollgate::error::Fault;
+use tollgate::history::blame::{BlamedLine, Writer, blame as blamed};
 use tollgate::history::content::Contents;
 use tollgate::history::ledger_name;
 use tollgate::history::listing::{PastChanges, Selection};
+use tollgate::history::turn::ReadsOfTurns;
+use tollgate::name::TurnId;
 
 use super::call::{ToolCall, done};
 use super::schema::{Input, Output, Shape};
@@ -17,6 +20,9 @@ const MOST_CHANGES: usize = 100;
 
 /// The number of changes if the call does not say it.
 const CHANGES: usize = 10;
+
+/// The number of reads in an answer: more than a model looks at. The rest are counted.
+const READS: usize = 200;
 
 /// The bytes of diffs in one answer. Longer ones are left out.
 const DIFFS: usize = 64 << 10;
@@ -46,7 +52,8 @@ pub(super) static BLAME: Tool = Tool {
     title: "Blame",
     description: "Who wrote the lines of a file: ranges of lines (`from`, `to`) with the `agent`, its change (`seq`, for \
         file_history) and the `time`. `by` is `agent`, `somebody_else` (a person, or a program without tollgate), `commit` \
-        (older, from git, with `author`), `before` or `not_kept`. It does not count as a read of the file.",
+        (older, from git, with `author`), `before` or `not_kept`. With `why`, also what the agent had read before it wrote \
+        them (`reads`), or why that is not known (`reads_unknown`). It does not count as a read of the file.",
     hints: Hints::Reads,
     input: Input(blame_properties, &["path"]),
     output: LINES_OUTPUT,
@@ -70,6 +77,7 @@ fn blame_properties() -> Value {
     json!({
         "path": {"type": "string"},
         "line": {"type": "integer", "minimum": 1, "description": "Only this line"},
+        "why": {"type": "boolean", "default": false, "description": "Also what the agents had read"},
     })
 }
 
@@ -85,6 +93,8 @@ struct BlameArguments {
     path: String,
     #[serde(default)]
     line: Option<usize>,
+    #[serde(default)]
+    why: bool,
 }
 
 fn history(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
@@ -125,10 +135,12 @@ fn blame(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
         ));
     };
     let lines = blamed(workspace, &name, path.as_path(), &bytes)?;
+    let open = |turn: &TurnId| call.connection.server().turns().reads_of(turn);
+    let mut reads = given.why.then(|| ReadsOfTurns::new(workspace, &open));
     let ranges = match given.line {
-        None => ranges(&lines),
+        None => ranges(&lines, reads.as_mut())?,
         Some(line) => match line.checked_sub(1).and_then(|index| lines.get(index)) {
-            Some(only) => ranges(std::slice::from_ref(only)),
+            Some(only) => ranges(std::slice::from_ref(only), reads.as_mut())?,
             None => {
                 return Err(cannot(
                     &format!("it has no line {line}"),
@@ -141,9 +153,10 @@ fn blame(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
 }
 
 /// Lines that follow each other and have one writer.
-fn ranges(lines: &[BlamedLine]) -> Vec<Value> {
+fn ranges(lines: &[BlamedLine], mut reads: Option<&mut ReadsOfTurns<'_>>) -> Result<Vec<Value>, Fault> {
     let same =
         |one: &BlamedLine, other: &BlamedLine| one.writer == other.writer && one.commit == other.commit;
+    let mut room = READS;
     lines
         .chunk_by(same)
         .map(|lines| {
@@ -151,7 +164,10 @@ fn ranges(lines: &[BlamedLine]) -> Vec<Value> {
             if let (Value::Object(json), Value::Object(who)) = (&mut json, lines[0].json()) {
                 json.extend(who);
             }
-            json
+            if let (Some(reads), Writer::Step(step)) = (&mut reads, &lines[0].writer) {
+                reads.of([(step.turn.as_ref(), Some(step.time))])?.put(&mut json, &mut room);
+            }
+            Ok(json)
         })
         .collect()
 }

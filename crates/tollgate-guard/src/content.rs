@@ -234,10 +234,15 @@ fn write(
 
 /// The bytes compressed, if that saves a quarter.
 pub(crate) fn compressed(bytes: &[u8]) -> Option<Vec<u8>> {
+    compressed_at(bytes, LEVEL)
+}
+
+/// The same, at another level.
+pub(crate) fn compressed_at(bytes: &[u8], level: u8) -> Option<Vec<u8>> {
     if !(BLOCK + 1..=LARGEST_COMPRESSED).contains(&bytes.len()) {
         return None;
     }
-    let smaller = miniz_oxide::deflate::compress_to_vec(bytes, LEVEL);
+    let smaller = miniz_oxide::deflate::compress_to_vec(bytes, level);
     (smaller.len() <= bytes.len() / 4 * 3).then_some(smaller)
 }
 

@@ -30,6 +30,9 @@ use tollgate_base::task::TaskName;
 /// The version of the format. A later version is refused.
 const VERSION: u32 = 1;
 
+/// The level of compression: the fastest, because somebody may wait. Most bytes of a record are hashes, of which no level makes more.
+const LEVEL: u8 = 1;
+
 /// The number of ledger lines in which to look for the claim of a turn's task. Reading them takes a few milliseconds, and somebody may
 /// wait for the end of a turn.
 const LEDGER_LINES: usize = 2_000;
@@ -138,7 +141,7 @@ pub(crate) fn keep(
         reads: reads.len(),
     };
     let lines: String = reads.iter().map(TurnRead::line).collect();
-    let smaller = content::compressed(lines.as_bytes());
+    let smaller = content::compressed_at(lines.as_bytes(), LEVEL);
     let first = FirstLine { version: VERSION, compressed: smaller.is_some(), about };
     let mut bytes = serde_json::to_vec(&first).map_err(|error| Fault::invalid(error.to_string()))?;
     bytes.push(b'\n');

@@ -109,6 +109,11 @@ impl Workspace {
         turn_life::keep_forgotten(self, turns)
     }
 
+    /// A time of the file system, in nanoseconds since 1970.
+    pub fn time_of(&self, nanoseconds: i128) -> Timestamp {
+        Timestamp::from_nanosecond(nanoseconds).unwrap_or_else(|_| self.now())
+    }
+
     /// A command begins in a turn of its own, which has no lines in the ledger.
     pub fn lone_turn_begins(&self, turn: &dyn TurnState) -> Result<()> {
         turn_life::lone_begins(self, turn)

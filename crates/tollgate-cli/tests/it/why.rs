@@ -12,7 +12,7 @@ fn reads(answer: &Value) -> Vec<(&str, bool)> {
 
 /// `blue` reads two files, one of them in part, writes, and reads another one.
 fn worked(world: &World) -> String {
-    for (path, text) in [("a", "one\ntwo\n"), ("src/b", "b\n"), ("c", "c\n")] {
+    for (path, text) in [("a", "one\ntwo\n"), ("src/b", "b\nb\n"), ("c", "c\n")] {
         world.puts(path, text);
     }
     let turn = world.turn("blue");
@@ -36,7 +36,7 @@ fn show_says_what_the_agent_had_read_before_a_change_and_in_the_turn() {
         }
         let change = world.json(&format!("show {seq}"));
         assert_eq!(reads(&change), [("a", true), ("src/b", false)]);
-        assert_eq!(change["reads"][1]["hash"], hash("b\n"));
+        assert_eq!(change["reads"][1]["hash"], hash("b\nb\n"));
         let whole = world.json(&format!("show {turn}"));
         assert_eq!(reads(&whole), [("a", true), ("src/b", false), ("c", true)]);
         assert_eq!(whole["record"].is_object(), end, "{whole}");

@@ -468,8 +468,9 @@ impl Transaction {
         for (path, touched) in reads {
             if let (Some(digest), ReadsCount::Seen) = (touched.at_start, request.reads_count) {
                 let file = gate.workspace().canonical(&path)?;
-                let now = gate.workspace().now();
-                request.turn.was_shown(&file, FileState::Present(digest), shown, now)?;
+                // Before it wrote anything.
+                let then = gate.workspace().time_of(self.start);
+                request.turn.was_shown(&file, FileState::Present(digest), shown, then)?;
                 if shown == Extent::Whole && named.contains(&self.root.join(&path)) {
                     gate.workspace().was_shown(request.turn, &file, digest, self.start);
                 }

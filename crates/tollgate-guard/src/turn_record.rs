@@ -186,7 +186,7 @@ impl TurnRecord {
             let Some(bytes) = gone_is_none(private::read(&path).at("read", &path))? else { continue };
             turns.extend(FirstLine::of(&path, &bytes)?.map(|(first, _)| first.about));
         }
-        turns.sort_by(|one, other| other.start.began.cmp(&one.start.began));
+        turns.sort_by_key(|turn| std::cmp::Reverse(turn.start.began));
         Ok(turns)
     }
 

@@ -172,7 +172,7 @@ fn supervise(invocation: &Invocation, args: &RunArgs, supervisor: Supervisor) ->
     let view = invocation.viewpoint().base.unwrap_or_default();
     if let Some((_, gate, turn)) = &after {
         // A turn of this run alone is not noted anywhere, so it has none.
-        output::tell(&gate.workspace().notes(turn.as_ref(), &view).unwrap_or_default());
+        output::tell(&gate.workspace().notes(turn.turn.as_ref(), &view).unwrap_or_default());
     }
     // A command that was killed ends the process in front in the same way, unless its changes were refused.
     let end = end.filter(|end| end.code() == code).unwrap_or(RunEnd::Exited(code));

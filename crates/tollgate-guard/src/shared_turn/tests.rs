@@ -165,7 +165,7 @@ fn set_times(path: &Path, time: Timestamp) {
     if path.is_dir() {
         names_in(path).unwrap().iter().for_each(|name| set_times(&path.join(name), time));
     }
-    fs::File::open(path).unwrap().set_modified(time.into()).unwrap();
+    File::open(path).unwrap().set_modified(time.into()).unwrap();
 }
 
 #[test]

@@ -76,6 +76,26 @@ const OTHERS: &[&str] = &[
     "PermissionDenied",
     "PreCompact",
     "PostCompact",
+    "PostToolBatch",
+    "UserPromptExpansion",
+    "MessageDisplay",
+    "TaskCreated",
+    "TaskCompleted",
+    "TodoCreated",
+    "TodoCompleted",
+    "TeammateIdle",
+    "FileChanged",
+    "CwdChanged",
+    "DirectoryAdded",
+    "WorktreeCreate",
+    "WorktreeRemove",
+    "InstructionsLoaded",
+    "ConfigChange",
+    "PreModelSwitch",
+    "PostModelSwitch",
+    "Elicitation",
+    "ElicitationResult",
+    "Setup",
 ];
 
 impl Host for ClaudeCode {
@@ -86,8 +106,9 @@ impl Host for ClaudeCode {
     fn is_surely(&self, payload: &Value) -> bool {
         // Older versions have no `prompt_id`, but all other programs with this format send one of these fields with a tool.
         let of_others = ["turn_id", "timestamp", "cursor_version", "model"];
+        let has_id = has(payload, &["prompt_id"]) && !has(payload, &["timestamp"]);
         has(payload, &["hook_event_name"])
-            && (has(payload, &["prompt_id"]) || has(payload, &["tool_name"]) && !has(payload, &of_others))
+            && (has_id || has(payload, &["tool_name"]) && !has(payload, &of_others))
     }
 
     fn hear(&self, payload: &Value) -> Result<HookCall, String> {
@@ -119,7 +140,7 @@ impl Host for ClaudeCode {
     }
 
     fn greet(&self, words: &str) -> Option<Value> {
-        Some(json!({"hookSpecificOutput": {"hookEventName": "SessionStart", "additionalContext": words}}))
+        Some(greet(words))
     }
 
     fn setup(&self) -> Setup {
@@ -276,6 +297,10 @@ pub(super) fn tell(words: &str) -> Value {
 
 pub(super) fn tell_at_prompt(words: &str) -> Value {
     json!({"hookSpecificOutput": {"hookEventName": "UserPromptSubmit", "additionalContext": words}})
+}
+
+pub(super) fn greet(words: &str) -> Value {
+    json!({"hookSpecificOutput": {"hookEventName": "SessionStart", "additionalContext": words}})
 }
 
 /// Any text may be the event before a tool, unless it names another event.

@@ -57,7 +57,7 @@ impl Host for Copilot {
             && has(payload, &["timestamp"])
             && (!has(payload, &["transcript_path"])
                 || text(payload, &["hook_event_name"]).as_deref() == Some("Stop"))
-            && !has(payload, &["cursor_version"])
+            && !has(payload, &["cursor_version", "permission_mode"])
             && !text(payload, &["hook_event_name"]).is_some_and(|name| {
                 name.starts_with("Before") || name.starts_with("After") || name == "PreCompress"
             });

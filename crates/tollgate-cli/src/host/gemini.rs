@@ -63,6 +63,7 @@ impl Host for Gemini {
             ["BeforeTool", "AfterTool", "BeforeAgent", "AfterAgent", "PreCompress"].contains(&event.as_str());
         own || has(payload, &["timestamp"])
             && has(payload, &["transcript_path"])
+            && !has(payload, &["permission_mode"])
             && event.starts_with("Session")
     }
 

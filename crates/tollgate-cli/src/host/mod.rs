@@ -17,6 +17,7 @@ mod opencode;
 pub(crate) mod patch;
 mod program;
 mod program_file;
+mod qwen;
 mod settings_files;
 mod setup;
 
@@ -30,7 +31,7 @@ pub(crate) use program::{Canary, Host, ShellPrefix};
 pub(crate) use setup::{PREFIXED, SetupChange, Trust};
 
 /// All programs, in the order of the help.
-pub(crate) const ALL: [&dyn Host; 7] = [
+pub(crate) const ALL: [&dyn Host; 8] = [
     &claude_code::ClaudeCode,
     &codex::Codex,
     &gemini::Gemini,
@@ -38,6 +39,7 @@ pub(crate) const ALL: [&dyn Host; 7] = [
     &cursor::CursorEditor,
     &copilot::Copilot,
     &cline::Cline,
+    &qwen::Qwen,
 ];
 
 /// The program of this name.

@@ -77,19 +77,33 @@ pub(super) fn leaves_out(list: &Value, name: &str) -> bool {
 /// The first variable in a `.env` file that decides what our hooks do. A program that loads such a file gives its variables to
 /// its hooks, too: another name, other folders of the user, other libraries.
 pub(super) fn variable_for_hooks(path: &Path) -> Option<String> {
-    let text = read(path).ok()??;
-    let name = |line: &str| {
-        let line = line.trim_start();
-        let line = line.strip_prefix("export ").unwrap_or(line);
-        Some(line.split_once(['=', ':'])?.0.trim().to_owned())
-    };
-    let reaches = |name: &String| {
+    let reaches = |name: &str| {
         ["TOLLGATE_", "XDG_", "LD_"].iter().any(|start| name.starts_with(start))
             || name == "HOME"
             || name == "PATH"
     };
-    let name = text.lines().filter_map(name).find(reaches)?;
+    let (name, _) = variables(path).into_iter().find(|(name, _)| reaches(name))?;
     Some(format!("changed by `{name}` in `{}`, which they get from there", path.display()))
+}
+
+/// By which of these variables in a `.env` file hooks are disabled.
+pub(super) fn disabling_variable(path: &Path, names: &[&str]) -> Option<String> {
+    let disables = |(name, value): &(String, String)| {
+        names.contains(&name.as_str()) && is_on(&Value::String(value.clone()))
+    };
+    let (name, _) = variables(path).into_iter().find(disables)?;
+    Some(said(&name, path))
+}
+
+/// The variables in a `.env` file, and their values.
+fn variables(path: &Path) -> Vec<(String, String)> {
+    let text = read(path).ok().flatten().unwrap_or_default();
+    let variable = |line: &str| {
+        let line = line.trim_start();
+        let (name, value) = line.strip_prefix("export ").unwrap_or(line).split_once(['=', ':'])?;
+        Some((name.trim().to_owned(), value.trim().trim_matches(['"', '\'']).to_owned()))
+    };
+    text.lines().filter_map(variable).collect()
 }
 
 #[cfg(test)]
@@ -155,6 +169,12 @@ mod tests {
         ] {
             fs::write(&path, text).unwrap();
             assert_eq!(variable_for_hooks(&path).is_some(), found, "{text}");
+        }
+        for (text, found) in
+            [("SAFE=1\n", true), ("export SAFE = \"true\"\n", true), ("SAFE=0\nSAFER=1\n", false)]
+        {
+            fs::write(&path, text).unwrap();
+            assert_eq!(disabling_variable(&path, &["SAFE"]).is_some(), found, "{text}");
         }
     }
 }

@@ -105,6 +105,20 @@ fn the_exact_configuration() {
         }
       }
     }
+    .qwen/settings.json
+    {
+      "$version": 4,
+      "mcpServers": {
+        "tollgate": {
+          "command": "tollgate",
+          "args": [
+            "mcp",
+            "--agent",
+            "qwen"
+          ]
+        }
+      }
+    }
     "#);
 }
 

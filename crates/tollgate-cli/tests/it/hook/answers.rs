@@ -13,13 +13,13 @@ fn exactly(fields: Value) -> Value {
 
 /// The schema of the answer that blocks a tool, from each program's documentation: Claude Code (hooks reference), Codex CLI
 /// (its generated schema for the output before a tool, where any other field makes the whole answer void), Gemini CLI (hooks
-/// reference), Cursor (hooks), Copilot CLI (hooks configuration), Cline (hooks). opencode has no format: tollgate's plugin
+/// reference), Cursor (hooks), Copilot CLI (hooks configuration), Cline (hooks), Qwen Code (hooks). opencode has no format: tollgate's plugin
 /// reads the answer and throws an error.
 fn blocks(host: &str) -> Value {
     // Some programs truncate longer texts.
     let reason = json!({"type": "string", "minLength": 1, "maxLength": 10_000});
     match host {
-        "claude-code" | "codex" => exactly(json!({"hookSpecificOutput": exactly(json!({
+        "claude-code" | "codex" | "qwen" => exactly(json!({"hookSpecificOutput": exactly(json!({
             "hookEventName": {"const": "PreToolUse"},
             "permissionDecision": {"const": "deny"},
             "permissionDecisionReason": reason,
@@ -145,6 +145,15 @@ fn cline() {
     exit 0
     --- stdout
     {"overrideInput":{"path":"/dev/null/refused","old_text":"refused","new_text":"refused"},"context":"{\"error_type\":\"STALE_FILE\",\"file_path\":\"[W]/a.txt\",\"expected_hash\":\"[HASH]\",\"actual_hash\":\"[HASH]\",\"resolution\":\"RE_READ_REQUIRED\"}\n`a.txt` was changed by someone else since you last saw it. Read the whole of `a.txt` again, redo your change on what you find, then write.\nNothing was changed."}
+    "#);
+}
+
+#[test]
+fn qwen() {
+    insta::assert_snapshot!(stale("qwen"), @r#"
+    exit 0
+    --- stdout
+    {"hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecision":"deny","permissionDecisionReason":"{\"error_type\":\"STALE_FILE\",\"file_path\":\"[W]/a.txt\",\"expected_hash\":\"[HASH]\",\"actual_hash\":\"[HASH]\",\"resolution\":\"RE_READ_REQUIRED\"}\n`a.txt` was changed by someone else since you last saw it. Read the whole of `a.txt` again, redo your change on what you find, then write.\nNothing was changed."}}
     "#);
 }
 

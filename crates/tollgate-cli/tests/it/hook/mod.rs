@@ -32,8 +32,8 @@ pub(crate) use came::Came;
 use crate::world::{Ran, World};
 
 /// The names of the programs on the command line.
-pub(crate) const HOSTS: [&str; 7] =
-    ["claude-code", "codex", "gemini", "opencode", "cursor", "copilot", "cline"];
+pub(crate) const HOSTS: [&str; 8] =
+    ["claude-code", "codex", "gemini", "opencode", "cursor", "copilot", "cline", "qwen"];
 
 /// A tool and its arguments.
 pub(crate) enum Tool<'a> {
@@ -108,6 +108,9 @@ impl<'w> Program<'w> {
             }
             "copilot" => json!({"sessionId": session, "timestamp": 1, "cwd": folder}),
             "cline" => json!({"taskId": session, "clineVersion": "4", "workspaceRoots": [folder]}),
+            "qwen" => {
+                json!({"session_id": session, "prompt_id": format!("{session}########{turn}"), "transcript_path": "/t", "cwd": folder, "timestamp": "2026-11-15T00:00:07.581Z", "permission_mode": "default"})
+            }
             other => panic!("{other}"),
         };
         if let Some(subagent) = &self.subagent {
@@ -117,7 +120,7 @@ impl<'w> Program<'w> {
         payload
     }
 
-    fn event(&self, names: [&str; 7]) -> Value {
+    fn event(&self, names: [&str; 8]) -> Value {
         let at = HOSTS.iter().position(|host| *host == self.host).unwrap();
         let key = match self.host {
             "opencode" => "hook",
@@ -147,13 +150,15 @@ impl<'w> Program<'w> {
             "beforeSubmitPrompt",
             "",
             "prompt_submit",
+            "UserPromptSubmit",
         ]);
         payload["prompt"] = "please".into();
         self.told(&payload)
     }
 
     pub(crate) fn stops(&self) {
-        let mut payload = self.event(["Stop", "Stop", "AfterAgent", "session.idle", "stop", "", "agent_end"]);
+        let mut payload =
+            self.event(["Stop", "Stop", "AfterAgent", "session.idle", "stop", "", "agent_end", "Stop"]);
         payload["stopReason"] = "end_turn".into();
         self.says(&payload);
     }
@@ -167,6 +172,7 @@ impl<'w> Program<'w> {
             "sessionEnd",
             "",
             "session_shutdown",
+            "SessionEnd",
         ]);
         payload["reason"] = "complete".into();
         self.says(&payload);
@@ -195,17 +201,23 @@ impl<'w> Program<'w> {
                 json!({"command": format!("*** Begin Patch\n*** Update File: {file}\n@@\n-{old}\n+{new}\n*** End Patch")}),
             ),
             ("codex", Tool::Patch(text)) => ("apply_patch", json!({"command": text})),
-            ("gemini", Tool::Read(file)) => ("read_file", json!({"file_path": path(file)})),
+            ("gemini" | "qwen", Tool::Read(file)) => ("read_file", json!({"file_path": path(file)})),
             ("gemini", Tool::ReadPart(file)) => {
                 ("read_file", json!({"file_path": path(file), "start_line": 1, "end_line": 1}))
             }
-            ("gemini", Tool::Write(file, text)) => {
+            ("qwen", Tool::ReadPart(file)) => {
+                ("read_file", json!({"file_path": path(file), "offset": 0, "limit": 1}))
+            }
+            ("gemini" | "qwen", Tool::Write(file, text)) => {
                 ("write_file", json!({"file_path": path(file), "content": text}))
             }
             ("gemini", Tool::Edit(file, old, new)) => (
                 "replace",
                 json!({"file_path": path(file), "instruction": "i", "old_string": old, "new_string": new}),
             ),
+            ("qwen", Tool::Edit(file, old, new)) => {
+                ("edit", json!({"file_path": path(file), "old_string": old, "new_string": new}))
+            }
             ("opencode", Tool::Read(file)) => ("read", json!({"filePath": path(file)})),
             ("opencode", Tool::ReadPart(file)) => {
                 ("read", json!({"filePath": path(file), "offset": 0, "limit": 1}))
@@ -242,7 +254,7 @@ impl<'w> Program<'w> {
                 ("editor", json!({"path": path(file), "old_text": old, "new_text": new}))
             }
             ("cline", Tool::Shell(text)) => ("run_commands", json!({"commands": [text]})),
-            ("gemini", Tool::Shell(text)) => ("run_shell_command", json!({"command": text})),
+            ("gemini" | "qwen", Tool::Shell(text)) => ("run_shell_command", json!({"command": text})),
             ("cursor", Tool::Shell(text)) => ("Shell", json!({"command": text})),
             ("opencode" | "copilot", Tool::Shell(text)) => ("bash", json!({"command": text})),
             (_, Tool::Shell(text)) => ("Bash", json!({"command": text})),
@@ -262,6 +274,7 @@ impl<'w> Program<'w> {
             "preToolUse",
             "",
             "tool_call",
+            "PreToolUse",
         ]);
         match self.host {
             "opencode" => {
@@ -299,13 +312,16 @@ impl<'w> Program<'w> {
             "postToolUse",
             "",
             "tool_result",
+            "PostToolUse",
         ];
         let shell = matches!(tool, Tool::Shell(_));
         match self.host {
             "claude-code" if shell => payload["tool_response"] = json!({"stdout": output, "stderr": ""}),
             "claude-code" => payload["tool_response"] = json!({}),
             "codex" => payload["tool_response"] = output.into(),
-            "gemini" => payload["tool_response"] = json!({"llmContent": output, "returnDisplay": ""}),
+            "gemini" | "qwen" => {
+                payload["tool_response"] = json!({"llmContent": output, "returnDisplay": ""});
+            }
             "opencode" => {
                 payload["input"]["args"] = input;
                 payload["output"] = json!({"title": "t", "output": output, "metadata": {"truncated": false}});
@@ -343,7 +359,7 @@ impl<'w> Program<'w> {
         }
         assert!(!answer.to_string().contains("allow"), "{answer}");
         let reason = match self.host {
-            "claude-code" | "codex" => {
+            "claude-code" | "codex" | "qwen" => {
                 let answer = &answer["hookSpecificOutput"];
                 assert_eq!(
                     (&answer["hookEventName"], &answer["permissionDecision"]),

@@ -1,4 +1,4 @@
-//! Payloads recorded from real programs (the first three), and payloads from the documentation of the others.
+//! Payloads recorded from real programs (the first three, and the last), and payloads from the documentation of the others.
 
 use serde_json::Value;
 
@@ -13,7 +13,8 @@ fn recorded(host: &str) -> &'static str {
         "opencode" => include_str!("recorded/opencode.jsonl"),
         "cursor" => include_str!("recorded/cursor.jsonl"),
         "copilot" => include_str!("recorded/copilot.jsonl"),
-        _ => include_str!("recorded/cline.jsonl"),
+        "cline" => include_str!("recorded/cline.jsonl"),
+        _ => include_str!("recorded/qwen.jsonl"),
     }
 }
 
@@ -38,7 +39,7 @@ fn play(world: &World, host: &str, called: &str) -> String {
         // At the start of a session, the agent is informed.
         let starts = line.contains("\"SessionStart\"");
         let greets = ran.stdout().contains("tollgate guards the files in this folder");
-        let must = starts && host == called && ["claude-code", "gemini"].contains(&host);
+        let must = starts && host == called && ["claude-code", "gemini", "qwen"].contains(&host);
         assert!(greets || !must, "{line}");
         let said = if starts && greets { String::new() } else { ran.stdout() };
         assert_eq!((said, ran.stderr()), (String::new(), String::new()), "{line}");

@@ -51,6 +51,7 @@ fn init_lets_commands_run_where_the_program_was_tried_with_it() {
         ("--host claude-code", runs, "# parse = []"),
         ("--host copilot --host gemini", runs, "parse = [\"gemini\"]"),
         ("--host gemini", parses, "parse = [\"gemini\"]"),
+        ("--host qwen", parses, "parse = [\"qwen\"]"),
         ("", parses, "# parse = []"),
     ] {
         let world = World::new();

@@ -39,7 +39,7 @@ fn a_formatter_that_runs_before_the_hook_makes_nothing_stale() {
 
 #[test]
 fn a_save_between_check_and_write_is_reported_recorded_and_kept_if_the_program_reports_it() {
-    for host in ["claude-code", "gemini"] {
+    for host in ["claude-code", "gemini", "qwen"] {
         let world = World::with("[guard]\ndurability = \"fast\"");
         world.puts("a.txt", "one\n");
         let agent = Program::new(&world, host, "session-1");
@@ -57,7 +57,7 @@ fn a_save_between_check_and_write_is_reported_recorded_and_kept_if_the_program_r
             let mut after = agent.after(&tool, call, "");
             let (path, found) = (world.path(file), slipped_in.unwrap_or("mine"));
             after["tool_response"] = match host {
-                "gemini" => {
+                "gemini" | "qwen" => {
                     serde_json::json!({"llmContent": "", "returnDisplay": {"filePath": path, "originalContent": found}})
                 }
                 _ => {
@@ -142,7 +142,7 @@ fn a_save_between_check_and_edit_is_not_what_the_agent_knows() {
         let mut after = agent.after(&tool, "c1", "");
         let path = world.path("a.txt");
         match host {
-            "gemini" if reports => {
+            "gemini" | "qwen" if reports => {
                 after["tool_response"] = serde_json::json!({"llmContent": "", "returnDisplay": {"filePath": path, "originalContent": found}});
             }
             "claude-code" if reports => {

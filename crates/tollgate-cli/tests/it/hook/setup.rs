@@ -258,7 +258,7 @@ fn the_doctor_tests_every_programs_hooks() {
         assert!(message.contains(host) && message.contains("installed and responding"), "{message}");
         assert!(message.contains("not used yet") && message.contains("is not on PATH"), "{message}");
         // Of these, init lets no commands run as transactions, and it says what follows from that.
-        let is_parsed = ["gemini", "cursor"].contains(&host);
+        let is_parsed = ["gemini", "cursor", "qwen"].contains(&host);
         assert_eq!(message.contains("what scripts do to files is not guarded"), is_parsed, "{message}");
         let hint = found[0]["hint"].as_str().unwrap_or_default();
         assert_eq!(

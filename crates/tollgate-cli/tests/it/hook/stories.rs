@@ -265,7 +265,7 @@ fn after_a_stop_the_turn_still_has_its_reads() {
 
 #[test]
 fn subagents_are_separate_agents() {
-    for host in ["claude-code", "codex", "cline"] {
+    for host in ["claude-code", "codex", "cline", "qwen"] {
         let world = World::with("[guard]\ndurability = \"fast\"");
         world.puts("a.txt", "one\n");
         let main = Program::new(&world, host, "session-1");
@@ -404,10 +404,11 @@ fn many_hooks_of_one_turn_at_the_same_time() {
 
 #[test]
 fn an_agent_is_informed_at_the_start_of_a_session_where_its_program_allows_it() {
-    for host in ["claude-code", "gemini"] {
+    const START: [&str; 8] = ["SessionStart", "SessionStart", "SessionStart", "", "", "", "", "SessionStart"];
+    for host in ["claude-code", "gemini", "qwen"] {
         let world = World::new();
         let agent = Program::new(&world, host, "session-1");
-        let start = || agent.event(["SessionStart", "SessionStart", "SessionStart", "", "", "", ""]);
+        let start = || agent.event(START);
         let answer = agent.hook(&start()).json();
         let answer = &answer["hookSpecificOutput"];
         assert_eq!(answer["hookEventName"], "SessionStart");
@@ -417,7 +418,7 @@ fn an_agent_is_informed_at_the_start_of_a_session_where_its_program_allows_it() 
         assert!(text.lines().count() == 5 && text.contains(&of_scripts), "{text}");
         world.run(&format!("init --host {host}")).is(0);
         let now = agent.hook(&start()).json()["hookSpecificOutput"]["additionalContext"].to_string();
-        assert_eq!(now.contains(&of_scripts), host == "gemini", "{now}");
+        assert_eq!(now.contains(&of_scripts), host != "claude-code", "{now}");
         assert!(text.contains("tollgate guards the files in this folder"), "{text}");
         assert!(text.contains("If `tollgate task list` shows tasks"), "{text}");
         let name = text.split("--next --agent ").nth(1).unwrap().split('`').next().unwrap().to_owned();
@@ -431,7 +432,7 @@ fn an_agent_is_informed_at_the_start_of_a_session_where_its_program_allows_it() 
         agent.says(&start());
         let elsewhere = World::bare();
         let agent = Program::new(&elsewhere, host, "session-1");
-        agent.says(&agent.event(["SessionStart", "SessionStart", "SessionStart", "", "", "", ""]));
+        agent.says(&agent.event(START));
         assert!(!elsewhere.path(".tollgate").exists());
     }
 }

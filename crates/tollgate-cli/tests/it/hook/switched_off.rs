@@ -60,9 +60,9 @@ fn hooked(host: &str) -> World {
     world
 }
 
-/// The level at which nothing is wrong. Of the commands of Gemini CLI and Cursor only the text is judged.
+/// The level at which nothing is wrong. Of the commands of Gemini CLI, Cursor and Qwen Code only the text is judged.
 fn best(host: &str) -> &'static str {
-    if ["gemini", "cursor"].contains(&host) { "warning" } else { "ok" }
+    if ["gemini", "cursor", "qwen"].contains(&host) { "warning" } else { "ok" }
 }
 
 #[test]
@@ -101,6 +101,22 @@ fn the_doctor_names_the_key_and_the_file_that_disable_hooks() {
         ("copilot", ".github/copilot/settings.local.json", "{\"disableAllHooks\": true}", "disableAllHooks"),
         ("copilot", "~/.copilot/settings.json", "{\"disableAllHooks\": true,}", "disableAllHooks"),
         ("copilot", "~/.copilot/settings.json", "{\"disabledHooks\": [\"3f2a\"]}", "disabledHooks"),
+        ("qwen", ".qwen/settings.json", "{\"disableAllHooks\": true}", "disableAllHooks"),
+        ("qwen", "~/.qwen/settings.json", "{\"disableAllHooks\": true}", "disableAllHooks"),
+        (
+            "qwen",
+            ".qwen/settings.json",
+            "{\"env\": {\"QWEN_CODE_SAFE_MODE\": \"1\"}}",
+            "env.QWEN_CODE_SAFE_MODE",
+        ),
+        (
+            "qwen",
+            "~/.qwen/settings.json",
+            "{\"tools\": {\"executionSandbox\": {\"filesystem\": \"read-only\", \"network\": \"open\"}}}",
+            "tools.executionSandbox",
+        ),
+        ("qwen", ".env", "QWEN_CODE_SAFE_MODE=1\n", "QWEN_CODE_SAFE_MODE"),
+        ("qwen", "~/.qwen/.env", "QWEN_CODE_SIMPLE=1\n", "QWEN_CODE_SIMPLE"),
     ] {
         let world = hooked(host);
         add(&world, file, text);
@@ -121,6 +137,8 @@ fn the_doctor_names_the_variable_that_changes_hooks() {
         ("gemini", ".gemini/.env", "LD_PRELOAD=/tmp/x.so\n", "LD_PRELOAD"),
         ("cline", ".env", "export XDG_CONFIG_HOME=/tmp/x\n", "XDG_CONFIG_HOME"),
         ("cline", ".env.local", "XDG_STATE_HOME=/tmp/x\n", "XDG_STATE_HOME"),
+        ("qwen", ".env", "TOLLGATE_AGENT=x\n", "TOLLGATE_AGENT"),
+        ("qwen", "~/.qwen/.env", "TOLLGATE_AGENT=x\n", "TOLLGATE_AGENT"),
     ] {
         let world = hooked(host);
         put(&world, file, text);
@@ -146,6 +164,8 @@ fn other_settings_disable_nothing() {
         ("gemini", ".env", "GEMINI_API_KEY=x\nBASH_ENV=/home/u/.gemini/tollgate.bash\n"),
         ("copilot", "~/.copilot/settings.json", "{\"disableAllHooks\": false, \"disabledHooks\": []}"),
         ("cline", ".env", "CLINE_API_KEY=x\n"),
+        ("qwen", ".env", "QWEN_CODE_SAFE_MODE=0\nOPENAI_API_KEY=x\n"),
+        ("qwen", "~/.qwen/settings.json", "{\"disableAllHooks\": false, \"tools\": {}}"),
     ] {
         let world = hooked(host);
         add(&world, file, text);
@@ -228,6 +248,8 @@ fn the_doctor_names_the_key_and_the_file_that_disable_the_server() {
             json!({"disabledMcpServers": ["tollgate"]}),
             "disabledMcpServers",
         ),
+        ("qwen", ".qwen/settings.json", json!({"mcp": {"excluded": ["tollgate"]}}), "mcp.excluded"),
+        ("qwen", "~/.qwen/settings.json", json!({"mcp": {"allowed": ["other"]}}), "mcp.allowed"),
     ] {
         let world = World::new();
         world.run(&format!("init --mcp {host}")).is(0);
@@ -277,6 +299,10 @@ fn agents_cannot_write_them() {
         "~/.cline/data/settings/global-settings.json",
         ".agents/plugins/x/plugin.json",
         "bunfig.toml",
+        ".qwen/settings.json",
+        "~/.qwen/.env",
+        "~/.qwen/mcpApprovals.json",
+        "~/.qwen/extensions/x/qwen-extension.json",
     ];
     for host in HOSTS {
         let agent = Program::new(&world, host, "s");

@@ -42,6 +42,7 @@ fn writers(host: &str) -> &'static [&'static str] {
         "opencode" => &["write", "edit", "multiedit", "apply_patch", "patch", "bash"],
         "cursor" => &["Write", "Edit", "StrReplace", "Delete", "Shell"],
         "copilot" => &["create", "edit", "Write", "Edit", "apply_patch", "bash"],
+        "qwen" => &["write_file", "edit", "notebook_edit", "run_shell_command", "monitor"],
         _ => {
             &["editor", "write_to_file", "replace_in_file", "apply_patch", "run_commands", "execute_command"]
         }
@@ -125,7 +126,7 @@ fn an_unknown_tool_that_names_a_stale_file_is_blocked() {
 /// The payload in which a program that reports failures says that a tool has failed.
 fn failed(host: &str, mut payload: Value) -> Option<Value> {
     match host {
-        "claude-code" => payload["hook_event_name"] = "PostToolUseFailure".into(),
+        "claude-code" | "qwen" => payload["hook_event_name"] = "PostToolUseFailure".into(),
         "cursor" => payload["hook_event_name"] = "postToolUseFailure".into(),
         "gemini" => payload["tool_response"]["error"] = "it failed".into(),
         "copilot" => payload["toolResult"]["resultType"] = "failure".into(),
@@ -148,7 +149,7 @@ fn a_save_during_a_tool_call_that_failed_is_foreign() {
         agent.writes("a.txt", "mine\n").refused("STALE_FILE");
         hosts += 1;
     });
-    assert_eq!(hosts, 5);
+    assert_eq!(hosts, 6);
 }
 
 /// The command may change the file, but what somebody else saved before it is not the agent's own.
@@ -224,6 +225,31 @@ fn an_unknown_event_that_names_a_stale_file_is_blocked() {
     });
 }
 
+/// The events of these programs that are about no tool name files, too.
+#[test]
+fn an_event_that_is_about_no_tool_passes_whatever_it_names() {
+    for (host, names) in [
+        ("claude-code", ["FileChanged", "TaskCreated", "WorktreeCreate", "PostToolBatch"]),
+        ("qwen", ["PostToolBatch", "TodoCreated", "TodoCompleted", "InstructionsLoaded"]),
+    ] {
+        let world = World::new();
+        world.puts("a.txt", "one\n");
+        let agent = Program::new(&world, host, "s");
+        agent.reads("a.txt");
+        world.puts("a.txt", "foreign\n");
+        let mut payload = agent.before(&Tool::Write("a.txt", "mine\n"), "c");
+        let call = payload.as_object_mut().unwrap();
+        let tool = json!({"tool_name": call.remove("tool_name"), "tool_input": call.remove("tool_input")});
+        payload["tool_calls"] = json!([tool]);
+        payload["file_path"] = json!(world.path("a.txt"));
+        for name in names {
+            payload["hook_event_name"] = json!(name);
+            agent.says(&payload);
+        }
+        agent.writes("a.txt", "mine\n").refused("STALE_FILE");
+    }
+}
+
 #[test]
 fn a_payload_that_cannot_be_parsed_passes_only_if_it_is_certainly_another_event() {
     let world = World::with("");
@@ -236,6 +262,7 @@ fn a_payload_that_cannot_be_parsed_passes_only_if_it_is_certainly_another_event(
         ("cursor", "hook_event_name", "preToolUse", "sessionEnd"),
         ("copilot", "toolName", "create", "prompt"),
         ("cline", "hookName", "PreToolUse", "PostToolUse"),
+        ("qwen", "hook_event_name", "PreToolUse", "PostToolBatch"),
     ] {
         let filler = "x".repeat(2 << 20);
         for payload in [

@@ -293,7 +293,7 @@ fn a_command_changes_nothing_in_the_state_of_tollgate() {
 }
 
 /// The user's own files that switch hooks off, in every workspace.
-const OWN_SETTINGS: [&str; 13] = [
+const OWN_SETTINGS: [&str; 15] = [
     ".claude/settings.json",
     ".codex/config.toml",
     ".codex/hooks.json",
@@ -307,6 +307,8 @@ const OWN_SETTINGS: [&str; 13] = [
     ".config/opencode/opencode.json",
     ".config/opencode/opencode.jsonc",
     ".config/opencode/config.json",
+    ".qwen/settings.json",
+    ".qwen/.env",
 ];
 
 /// The settings of all programs in the user's home, and the user's configuration of git. `linked`: two of them are behind links.

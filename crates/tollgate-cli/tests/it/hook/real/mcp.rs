@@ -120,3 +120,8 @@ fn copilot() {
 fn cline() {
     tell(Speaks::Cline);
 }
+
+#[test]
+fn qwen() {
+    tell(Speaks::Qwen);
+}

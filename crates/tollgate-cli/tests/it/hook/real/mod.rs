@@ -76,10 +76,15 @@ fn stories(speaks: Speaks, root: &Path) -> Vec<Step> {
     let deleted = root.join("deleted");
     let gone = root.join("deleted");
     let touched = root.join("touched");
-    // Claude Code's own tools refuse a file with a new modification time and other content, before they call the hooks. So its
-    // model may get either refusal. It must read a file again that its own shell command has changed.
+    // Claude Code's own tools refuse some files with a new modification time before they call the hooks. So its model may get
+    // either refusal. It must read a file again that its own shell command has changed, and so must Qwen Code.
     let by_tool = if speaks == Speaks::Claude { Ends::Either } else { Stale };
-    let own_reread = (speaks == Speaks::Claude).then(|| step(Read("own"), Done));
+    let own_reread = matches!(speaks, Speaks::Claude | Speaks::Qwen).then(|| step(Read("own"), Done));
+    // Qwen Code's own tools refuse a file with a new modification time after they call the hooks.
+    let over_touched = match speaks {
+        Speaks::Qwen => Shell("cat > touched <<'EOF'\nmine\nEOF"),
+        _ => Overwrite("touched", "mine\n"),
+    };
     let stories = vec![
         // Overwritten by a tool: blocked, read again, written.
         step(Read("tool"), Done),
@@ -109,7 +114,7 @@ fn stories(speaks: Speaks, root: &Path) -> Vec<Step> {
                 let file = fs::File::options().write(true).open(&touched).unwrap();
                 file.set_modified(std::time::SystemTime::now()).unwrap();
             },
-            Overwrite("touched", "mine\n"),
+            over_touched,
             Done,
         ),
         // Not changed at all, and twice by the agent itself.
@@ -203,6 +208,11 @@ fn cline() {
     tell(Speaks::Cline);
 }
 
+#[test]
+fn qwen() {
+    tell(Speaks::Qwen);
+}
+
 /// A variable in `.env` reaches the hooks: here the agent's name.
 fn hooks_get_the_variables_in_env(speaks: Speaks) {
     let Some(bin) = programs() else { return };
@@ -228,6 +238,11 @@ fn gemini_gives_its_hooks_the_variables_that_the_doctor_names() {
 #[test]
 fn cline_gives_its_hooks_the_variables_that_the_doctor_names() {
     hooks_get_the_variables_in_env(Speaks::Cline);
+}
+
+#[test]
+fn qwen_gives_its_hooks_the_variables_that_the_doctor_names() {
+    hooks_get_the_variables_in_env(Speaks::Qwen);
 }
 
 const PATCH: &str = "*** Begin Patch\n*** Update File: a\n@@\n-one\n+ONE\n*** Update File: b\n@@\n-one\n+ONE\n*** Delete File: c\n*** End Patch";

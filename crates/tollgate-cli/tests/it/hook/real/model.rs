@@ -24,6 +24,7 @@ pub(super) enum Speaks {
     Claude,
     Copilot,
     Cline,
+    Qwen,
 }
 
 impl Speaks {
@@ -36,6 +37,7 @@ impl Speaks {
             Self::Claude => "claude-code",
             Self::Copilot => "copilot",
             Self::Cline => "cline",
+            Self::Qwen => "qwen",
         }
     }
 }

@@ -194,8 +194,16 @@ impl<'w> Real<'w> {
                 // A refused call counts as a mistake.
                 ("cline", &["--json", "-P", "openai-compatible", "-m", "m", "--retries", "99", "do it"])
             }
+            Speaks::Qwen => {
+                // Otherwise it waits for the network at its end.
+                put(
+                    ".qwen/settings.json",
+                    r#"{"privacy": {"usageStatisticsEnabled": false}, "$version": 4}"#.into(),
+                );
+                ("qwen", &["--yolo", "--auth-type", "openai", "-p", "go"])
+            }
         };
-        let bins = [bin.join("node_modules/.bin"), bin.join("cline/node_modules/.bin")];
+        let bins = ["", "cline", "qwen"].map(|folder| bin.join(folder).join("node_modules/.bin"));
         let mut command =
             Command::new(bins.iter().map(|bin| bin.join(program)).find(|path| path.exists()).unwrap());
         command
@@ -214,6 +222,8 @@ impl<'w> Real<'w> {
             .env("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1")
             .env("DISABLE_TELEMETRY", "1")
             .env("DISABLE_AUTOUPDATER", "1")
+            // Otherwise its model must search for the tools of a server.
+            .env("ENABLE_TOOL_SEARCH", "false")
             .env("COPILOT_OFFLINE", "true")
             .env("COPILOT_PROVIDER_BASE_URL", format!("http://127.0.0.1:{port}/v1"))
             .env("COPILOT_PROVIDER_API_KEY", "x")
@@ -228,8 +238,21 @@ impl<'w> Real<'w> {
             .env("OPENCODE_DISABLE_LSP_DOWNLOAD", "1")
             .env("OPENCODE_DISABLE_DEFAULT_PLUGINS", "1")
             .stdin(Stdio::null());
-        if self.speaks == Speaks::Claude {
-            command.args(["--allowedTools", self.allowed]);
+        match self.speaks {
+            Speaks::Claude => {
+                command.args(["--allowedTools", self.allowed]);
+            }
+            Speaks::Qwen => {
+                // It needs a newer Node.js than the others, which is installed beside it.
+                let path =
+                    format!("{}:{}:/usr/local/bin:/usr/bin:/bin", tollgate.display(), bins[2].display());
+                command
+                    .env("PATH", path)
+                    .env("OPENAI_API_KEY", "x")
+                    .env("OPENAI_BASE_URL", format!("http://127.0.0.1:{port}/v1"))
+                    .env("OPENAI_MODEL", "m");
+            }
+            _ => {}
         }
         command
     }
@@ -250,6 +273,14 @@ impl<'w> Real<'w> {
         }
         let home = self.world.tmp().join(format!("home-{host}"));
         let mut command = self.command(bin, &home);
+        if (self.speaks, self.door) == (Speaks::Qwen, Door::Mcp) {
+            // A person approves the server.
+            let mut approve = Command::new(command.get_program());
+            approve.args(["mcp", "approve", "tollgate"]).current_dir(self.world.root()).env_clear();
+            approve.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+            let approved = approve.stdin(Stdio::null()).output().unwrap();
+            assert!(approved.status.success(), "{}", String::from_utf8_lossy(&approved.stderr));
+        }
         adjust(&mut command);
         let log = self.world.tmp().join(format!("{host}.log"));
         let output = fs::File::create(&log).unwrap();

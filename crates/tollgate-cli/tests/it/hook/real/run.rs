@@ -235,40 +235,51 @@ fn a_command_that_gemini_does_not_allow_does_not_run_and_the_others_are_transact
     commands_ran(&world);
 }
 
-/// As `init` sets Gemini up, the text of a command is judged and no more: a script gets through. The program is told so at the start,
-/// with the command that guards its scripts.
-#[test]
-fn gemini_is_told_that_its_scripts_are_not_guarded_and_what_guards_them() {
+/// As `init` sets these programs up, the text of a command is judged and no more: a script gets through. The program is told so at
+/// the start, with the command that guards its scripts.
+fn is_told_that_its_scripts_are_not_guarded(speaks: Speaks, guarded: &'static str) {
     let Some(bin) = programs() else { return };
+    let host = speaks.host();
     let world = World::bare();
     let foreign = |file: &str| {
         world.puts(file, "one\n");
         let path = world.path(file);
         move || fs::write(&path, "foreign\n").unwrap()
     };
-    const GUARDED: &str =
-        "tollgate run --agent gemini-1 -- python3 -c \"open('guarded', 'w').write('mine\\n')\"";
     let script = vec![
         step(Read("python"), Done),
         step(Read("guarded"), Done),
         step_after(foreign("python"), Shell(PYTHON), Done),
-        step_after(foreign("guarded"), Shell(GUARDED), Ends::Either),
+        step_after(foreign("guarded"), Shell(guarded), Ends::Either),
         step(Shell("cat guarded"), Done),
-        step(Shell(GUARDED), Done),
+        step(Shell(guarded), Done),
     ];
-    let real = Real::new(&world, Speaks::Gemini, script);
+    let real = Real::new(&world, speaks, script);
     real.plays(bin);
     let (_, _, shown) = real.model.ended();
-    assert!(shown.contains("tollgate run --agent gemini-1 -- COMMAND"), "it was not told: {shown}");
+    let way = format!("tollgate run --agent {host}-1 -- COMMAND");
+    assert!(shown.contains(&way), "it was not told: {shown}");
     assert!(shown.contains("STALE_FILE"), "the foreign change was overwritten: {shown}");
     assert_eq!(world.json("ledger tail --type MUTATION_CONFLICT").as_array().unwrap().len(), 1);
     // This is what `doctor` and `status` say.
     world.holds("python", "mine\n");
     world.holds("guarded", "mine\n");
     let said = world.run("doctor").to_string() + &world.run("status").to_string();
-    assert!(said.contains("`gemini`: hooks installed and responding"), "{said}");
+    assert!(said.contains(&format!("`{host}`: hooks installed and responding")), "{said}");
     assert!(said.contains("what scripts do to files is not guarded"), "{said}");
     assert!(said.contains("scripts in its shell not guarded"), "{said}");
+}
+
+#[test]
+fn gemini_is_told_that_its_scripts_are_not_guarded_and_what_guards_them() {
+    let guarded = "tollgate run --agent gemini-1 -- python3 -c \"open('guarded', 'w').write('mine\\n')\"";
+    is_told_that_its_scripts_are_not_guarded(Speaks::Gemini, guarded);
+}
+
+#[test]
+fn qwen_is_told_that_its_scripts_are_not_guarded_and_what_guards_them() {
+    let guarded = "tollgate run --agent qwen-1 -- python3 -c \"open('guarded', 'w').write('mine\\n')\"";
+    is_told_that_its_scripts_are_not_guarded(Speaks::Qwen, guarded);
 }
 
 /// Without hooks, the whole program runs in the gate: also its own sandbox.

@@ -61,12 +61,10 @@ fn copilot_calls_the_hooks_of_a_repository_whatever_the_users_own_settings_are()
 
 #[test]
 fn claude_code_calls_no_hooks_that_the_doctor_calls_disabled() {
-    let simple = "{\"env\": {\"CLAUDE_CODE_SIMPLE\": \"1\"}}";
     for (file, text, key) in [
         (".claude/settings.local.json", ALL, "disableAllHooks"),
         (".claude/settings.json", ALL, "disableAllHooks"),
         ("~/.claude/settings.json", ALL, "disableAllHooks"),
-        (".claude/settings.local.json", simple, "env.CLAUDE_CODE_SIMPLE"),
     ] {
         disables(Speaks::Claude, file, text, key);
     }
@@ -78,6 +76,14 @@ fn gemini_calls_no_hooks_that_the_doctor_calls_disabled() {
         let text = "{\"hooksConfig\": {\"enabled\": false}}";
         disables(Speaks::Gemini, file, text, "hooksConfig.enabled");
     }
+}
+
+#[test]
+fn qwen_calls_no_hooks_that_the_doctor_calls_disabled() {
+    let safe = "{\"env\": {\"QWEN_CODE_SAFE_MODE\": \"1\"}}";
+    disables(Speaks::Qwen, ".qwen/settings.json", ALL, "disableAllHooks");
+    disables(Speaks::Qwen, "~/.qwen/settings.json", safe, "env.QWEN_CODE_SAFE_MODE");
+    disables(Speaks::Qwen, ".env", "QWEN_CODE_SAFE_MODE=1\n", "QWEN_CODE_SAFE_MODE");
 }
 
 /// All values of this key.

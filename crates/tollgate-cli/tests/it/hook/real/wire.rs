@@ -12,7 +12,9 @@ pub(super) fn answer(head: &str, body: &str, state: &mut State) -> (&'static str
     match state.speaks {
         Speaks::Codex if head.contains("/responses") => (EVENTS, state.codex(body)),
         Speaks::Gemini if head.contains(":streamGenerateContent") && asks => (EVENTS, state.gemini(body)),
-        Speaks::Opencode | Speaks::Copilot | Speaks::Cline if head.contains("/chat/completions") => {
+        Speaks::Opencode | Speaks::Copilot | Speaks::Cline | Speaks::Qwen
+            if head.contains("/chat/completions") =>
+        {
             // Without tools, it asks for the title of the session.
             let title = || chat(&json!({"role": "assistant", "content": "title"}), "stop");
             // In a long session, Copilot also asks for a summary of it, with tools and beside the session.
@@ -59,7 +61,7 @@ pub(super) fn last_result(speaks: Speaks, body: &str) -> String {
             let at = messages.iter().rposition(|message| message["role"] == "tool").unwrap_or(messages.len());
             vec![messages.into_iter().skip(at).map(|message| message["content"].clone()).collect()]
         }
-        Speaks::Opencode | Speaks::Copilot => {
+        Speaks::Opencode | Speaks::Copilot | Speaks::Qwen => {
             list("messages").into_iter().filter(|message| message["role"] == "tool").collect()
         }
     };
@@ -152,6 +154,7 @@ impl State {
         let server = match self.speaks {
             Speaks::Copilot => "tollgate-",
             Speaks::Cline => "tollgate__",
+            Speaks::Qwen => "mcp__tollgate__",
             _ => "tollgate_",
         };
         let Some(act) = act else {
@@ -164,6 +167,7 @@ impl State {
         call(match self.speaks {
             Speaks::Copilot => self.copilot(&act),
             Speaks::Cline => self.cline(&act),
+            Speaks::Qwen => self.qwen(&act),
             _ => self.opencode(&act),
         })
     }
@@ -211,6 +215,22 @@ impl State {
                 ("editor", json!({"path": self.path(file), "old_text": old, "new_text": new}))
             }
             Act::Shell(command) => run(command),
+            Act::Patch(_) | Act::Tool(..) | Act::AddLine(..) => panic!("it has no such tool"),
+        }
+    }
+
+    fn qwen(&self, act: &Act) -> (&'static str, Value) {
+        match *act {
+            Act::Read(file) => ("read_file", json!({"file_path": self.path(file)})),
+            Act::Overwrite(file, text) => {
+                ("write_file", json!({"file_path": self.path(file), "content": text}))
+            }
+            Act::Edit(file, old, new) => {
+                ("edit", json!({"file_path": self.path(file), "old_string": old, "new_string": new}))
+            }
+            Act::Shell(command) => {
+                ("run_shell_command", json!({"command": command, "description": "a command"}))
+            }
             Act::Patch(_) | Act::Tool(..) | Act::AddLine(..) => panic!("it has no such tool"),
         }
     }

@@ -98,6 +98,10 @@ impl Host for Qwen {
         Some(claude_code::tell(words))
     }
 
+    fn tell_at_prompt(&self, words: &str) -> Option<Value> {
+        Some(claude_code::tell_at_prompt(words))
+    }
+
     fn greet(&self, words: &str) -> Option<Value> {
         Some(claude_code::greet(words))
     }

@@ -163,7 +163,7 @@ fn a_run_tells_on_stderr_and_programs_over_mcp_find_it_behind_the_answer() {
 
 #[test]
 fn hooks_tell_after_a_tool_and_beside_a_prompt_where_the_program_can_show_it() {
-    for host in ["claude-code", "codex", "gemini", "opencode"] {
+    for host in ["claude-code", "codex", "gemini", "opencode", "qwen"] {
         let world = world("");
         let agent = Program::new(&world, host, "s");
         agent.reads("api.ts").reads("b.ts");

@@ -70,6 +70,15 @@ fn claude_code_calls_no_hooks_that_the_doctor_calls_disabled() {
     }
 }
 
+/// Earlier versions called none, so the doctor reports this variable, too.
+#[test]
+fn claude_code_calls_its_hooks_although_a_setting_asks_for_its_simple_mode() {
+    let text = "{\"env\": {\"CLAUDE_CODE_SIMPLE\": \"1\"}}";
+    let world = guarded();
+    let path = world.path(".claude/settings.local.json");
+    plays(&world, Speaks::Claude, Ends::Stale, |_| add_to(&path, text));
+}
+
 #[test]
 fn gemini_calls_no_hooks_that_the_doctor_calls_disabled() {
     for file in [".gemini/settings.json", "~/.gemini/settings.json"] {

@@ -145,7 +145,7 @@ fn a_save_during_a_tool_call_that_failed_is_foreign() {
         let Some(after) = failed(host, agent.after(&tool, "call-f", "it failed")) else { return };
         assert_eq!(agent.asks(&agent.before(&tool, "call-f")), None, "{host}");
         world.puts("a.txt", "saved by somebody else\n");
-        agent.says(&after);
+        agent.ends(&after);
         agent.writes("a.txt", "mine\n").refused("STALE_FILE");
         hosts += 1;
     });

@@ -10,6 +10,7 @@ use tollgate::error::{Fault, Result};
 use tollgate::event::{Event, FileChanged, Mutation, MutationStatus};
 use tollgate::ledger::Line;
 use tollgate::name::TurnId;
+use tollgate::overlap::Overlap;
 use tollgate::shared_turn::SharedTurn;
 use tollgate::turn::{Extent, FileState, TurnState as _};
 use tollgate::vault::state::State;
@@ -164,34 +165,44 @@ pub(super) fn used_files(workspace: &Workspace, turn: &SharedTurn) -> Result<Vec
 }
 
 /// A file that somebody has changed in a turn that goes on.
+#[derive(Default)]
 pub(super) struct FileInWork {
     pub(super) name: String,
     pub(super) changed_by: BTreeSet<String>,
     pub(super) read_by: BTreeSet<String>,
+    /// The other working trees of the repository in which somebody works on it.
+    pub(super) trees: BTreeSet<String>,
 }
 
 /// The files that these agents have changed in their turns: those of several agents first.
-pub(super) fn files_in_work(agents: &AgentsNow) -> Vec<FileInWork> {
-    let mut files: BTreeMap<&str, FileInWork> = BTreeMap::new();
+pub(super) fn files_in_work(agents: &AgentsNow, overlaps: &[Overlap]) -> Vec<FileInWork> {
+    let mut files: BTreeMap<String, FileInWork> = BTreeMap::new();
+    let entry = |name: String| FileInWork { name, ..FileInWork::default() };
     let uses = || {
         agents.iter().flat_map(|(agent, now)| {
             now.turns.iter().flat_map(move |turn| turn.files.iter().map(move |file| (agent, file)))
         })
     };
     for (agent, file) in uses().filter(|(_, file)| file.is_changed) {
-        let entry = files.entry(&file.name).or_insert_with(|| FileInWork {
-            name: file.name.clone(),
-            changed_by: BTreeSet::new(),
-            read_by: BTreeSet::new(),
-        });
+        let entry = files.entry(file.name.clone()).or_insert_with(|| entry(file.name.clone()));
         entry.changed_by.insert(agent.clone());
     }
     for (agent, file) in uses() {
-        if let Some(entry) = files.get_mut(file.name.as_str())
-            && !entry.changed_by.contains(agent)
-        {
+        if let Some(entry) = files.get_mut(&file.name) {
             entry.read_by.insert(agent.clone());
         }
+    }
+    for overlap in overlaps {
+        let name = overlap.path.display().to_string();
+        let entry = files.entry(name.clone()).or_insert_with(|| entry(name));
+        for worker in &overlap.workers {
+            let agents = if worker.changed { &mut entry.changed_by } else { &mut entry.read_by };
+            agents.insert(worker.agent.to_string());
+            entry.trees.extend(worker.tree.as_ref().map(|tree| tree.display().to_string()));
+        }
+    }
+    for file in files.values_mut() {
+        file.read_by.retain(|agent| !file.changed_by.contains(agent));
     }
     let mut files: Vec<FileInWork> = files.into_values().collect();
     files.sort_by_key(|file| std::cmp::Reverse((file.changed_by.len(), file.read_by.len())));

@@ -6,6 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use maud::{Markup, html};
 use tollgate::error::Result;
 use tollgate::history::listing::PastPart;
+use tollgate::overlap;
 use tollgate::vault::state::State;
 
 use super::agents::card_now;
@@ -53,7 +54,7 @@ pub(super) fn view(visit: &Visit, open: &OpenWorkspace, trouble: Option<&Trouble
         (at_work(&agents, now))
         div.below {
             (refusals(visit, &refused.refused, refused.more.is_some(), now))
-            (in_work(&files_in_work(&agents)))
+            (in_work(&files_in_work(&agents, &overlap::list(workspace)?)))
             section.latest aria-labelledby="changed" {
                 h2 #changed { "Changes in the last 24 hours" }
                 @if part.changes.is_empty() {
@@ -158,6 +159,7 @@ fn in_work(files: &[FileInWork]) -> Markup {
                             span.quiet {
                                 "changed by " (names(&file.changed_by))
                                 @if !file.read_by.is_empty() { ", read by " (names(&file.read_by)) }
+                                @for tree in &file.trees { ", also in " code { (SafeText(tree)) } }
                                 @if file.changed_by.len() > 1 { " " span.badge { (file.changed_by.len()) " agents" } }
                             }
                         }

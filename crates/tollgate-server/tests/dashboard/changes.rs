@@ -276,6 +276,23 @@ fn the_first_page_is_the_workspace() {
     }
 }
 
+/// The ledger knows no reads, so this is known from the turns that go on.
+#[test]
+fn the_first_page_names_all_agents_that_work_on_a_file() {
+    let world = World::new();
+    fs::write(world.root().join("shared.txt"), "one\n").unwrap();
+    let gate = tollgate::gate::Gate::new(world.workspace());
+    let [reader, writer] = ["reader", "writer"].map(|name| gate.begin_turn(name.parse().unwrap()).unwrap());
+    for turn in [&reader, &writer] {
+        drop(gate.read(turn, "shared.txt", tollgate::part::Part::Whole).unwrap());
+    }
+    let expected = tollgate::guard::Expected::Baseline;
+    drop(gate.write(&writer, "shared.txt", "two\n", expected).unwrap());
+    let who = "changed by <a class=\"agent\" href=\"/agents/writer\">writer</a>, read by \
+               <a class=\"agent\" href=\"/agents/reader\">reader</a>";
+    world.hears("/", who);
+}
+
 #[test]
 fn a_file_has_its_history_under_all_names_and_each_line_its_writer() {
     let world = World::new();

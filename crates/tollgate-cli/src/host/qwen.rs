@@ -82,6 +82,8 @@ impl Host for Qwen {
         };
         let mut heard = heard(payload, &["session_id"], event)?;
         heard.turn = text(payload, &["prompt_id"]);
+        // The results of tools arrive as an empty prompt.
+        heard.prompt = heard.prompt.filter(|prompt| !prompt.is_empty());
         heard.subagent = text(payload, &["agent_id"]);
         Ok(heard)
     }

@@ -106,6 +106,7 @@ fn next_prompt(world: &World, host: &str) -> String {
     };
     let line = recorded(host).lines().find(begins).unwrap();
     let line = line.replace("550e8400", "550e8401").replace("84de-7c00", "84df-7c00").replace("g-1", "g-2");
+    let line = line.replace("########0", "########1");
     line.replace("/workspace", world.root().to_str().unwrap())
 }
 
@@ -125,7 +126,7 @@ fn a_turn_leaves_a_record_of_who_asked_for_it_and_what_its_agent_was_shown() {
             "{host}: {shown}"
         );
         assert_eq!(record["host"], host);
-        let says_model = ["claude-code", "codex", "cursor"].contains(&host);
+        let says_model = ["claude-code", "codex", "cursor", "qwen"].contains(&host);
         assert_eq!(record.get("model").is_some(), says_model, "{host}: {record}");
         let says_prompt = !["opencode", "cline"].contains(&host);
         let expected = if says_prompt { hash("edit a.txt").into() } else { Value::Null };

@@ -66,6 +66,9 @@ pub(crate) struct RunArgs {
     /// The folder with the turn of an agent whose hook lets this command run. The turn learns from the record
     #[arg(long, value_name = "DIR", hide = true, requires = "record")]
     by_hook: Option<PathBuf>,
+    /// The hook tells the agent what it should hear
+    #[arg(long, hide = true, requires = "by_hook")]
+    hook_tells: bool,
     /// The name under which the agent claims tasks, if it is not the agent's own
     #[arg(long, value_name = "NAME", hide = true)]
     claims_as: Option<Agent>,
@@ -169,10 +172,17 @@ fn supervise(invocation: &Invocation, args: &RunArgs, supervisor: Supervisor) ->
         Err(error) => error.exit_code(),
     };
     output::print(&invocation.viewpoint(), invocation.form(), &answer);
-    let view = invocation.viewpoint().base.unwrap_or_default();
-    if let Some((_, gate, turn)) = &after {
+    if let Some((_, gate, turn)) = &after
+        && !args.hook_tells
+    {
+        let folder = invocation.viewpoint().base.unwrap_or_default();
         // A turn of this run alone is not noted anywhere, so it has none.
-        output::tell(&gate.workspace().notes(turn.turn.as_ref(), &view).unwrap_or_default());
+        let notes = gate.workspace().notes(turn.turn.as_ref(), &folder).unwrap_or_default();
+        // The hook compares the output with files: a diff in it would count as a read of the file.
+        let is_said = |line: &&str| {
+            args.by_hook.is_none() || ["note: ", "hint: "].iter().any(|start| line.starts_with(start))
+        };
+        output::tell(&notes.lines().filter(is_said).collect::<Vec<_>>().join("\n"));
     }
     // A command that was killed ends the process in front in the same way, unless its changes were refused.
     let end = end.filter(|end| end.code() == code).unwrap_or(RunEnd::Exited(code));

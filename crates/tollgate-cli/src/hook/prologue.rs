@@ -79,6 +79,8 @@ pub(super) struct RunInput<'a> {
     pub(super) turns: &'a Path,
     /// Whether the command keeps running. Then nobody waits for the end of a transaction.
     pub(super) keep_running: bool,
+    /// Whether the agent's program can tell the agent something after the command.
+    pub(super) tells: bool,
     /// The command, for a shell that does not tell what it executes.
     pub(super) command: &'a str,
 }
@@ -156,7 +158,9 @@ impl Prologue {
             "--claims-as".into(),
             run.claims_as.to_string(),
         ];
-        words.into_iter().chain(run.keep_running.then(|| "--keep-running".to_owned())).collect()
+        let flags = [(run.keep_running, "--keep-running"), (run.tells, "--hook-tells")];
+        let flags = flags.into_iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag.to_owned());
+        words.into_iter().chain(flags).collect()
     }
 
     /// The script, in the part of the language that all shells share. What only one shell can parse is a text for `eval`.
@@ -325,6 +329,7 @@ mod tests {
             turn: &TurnId::new().unwrap(),
             turns: folder,
             keep_running: false,
+            tells: false,
             command,
         };
         Prologue::write(folder, "call-0", folder, form, &run).unwrap()

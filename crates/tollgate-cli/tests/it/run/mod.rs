@@ -166,7 +166,9 @@ fn has_prettier() -> bool {
 fn refused(ran: Ran) -> Vec<(String, String)> {
     let ran = ran.is(75);
     let stderr = ran.stderr();
-    let payloads = stderr.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    // A line of a diff may be a number.
+    let payloads =
+        stderr.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()).filter(Value::is_object);
     let found: Vec<(String, String)> = payloads
         .map(|payload| {
             let path = Path::new(payload["file_path"].as_str().unwrap()).to_owned();

@@ -30,7 +30,7 @@ fn health_is_reachable_with_5000_idle_connections_and_1024_descriptors() {
     let mut page = TcpStream::connect(&served.address).unwrap();
     let (host, secret) = (&served.address, &served.secret);
     let head = format!("Host: {host}\r\nAuthorization: Bearer {secret}\r\n\r\n");
-    write!(page, "GET /events?page=/ HTTP/1.1\r\n{head}").unwrap();
+    write!(page, "GET /events?page=/board HTTP/1.1\r\n{head}").unwrap();
     let mut byte = [0];
     page.read_exact(&mut byte).unwrap();
 

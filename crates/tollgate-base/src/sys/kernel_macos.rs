@@ -1,6 +1,6 @@
 //! What the kernel of macOS answers: flushing, processes, the start of the machine, and who has a file open.
 //!
-//! Nobody has run this file where tollgate is developed: it is type-checked and linked there. Each function does less, and says so
+//! Nobody has run this file where tollgate is developed: it is type-checked there. Each function does less, and says so
 //! to its caller, if the kernel does not answer as its headers say.
 #![allow(unsafe_code)]
 

@@ -263,7 +263,10 @@ fn the_first_page_is_the_workspace() {
     let page = world.hears("/", "2 files read, 0 changed");
     page.has("At work now <span class=\"count\">2</span>").has("<strong>1</strong> needs action");
     page.has("<code>&lt;b&gt;.txt</code></a> <span class=\"quiet\">read</span>").lacks("<b>");
-    page.has("changed by <a class=\"agent\" href=\"/agents/red\">red</a>, read by <a class=\"agent\" href=\"/agents/green\">");
+    let who = ["red</a>, read by ", "blue</a>, ", "green</a>"];
+    let [red, blue, green] =
+        ["red", "blue", "green"].map(|name| format!("<a class=\"agent\" href=\"/agents/{name}\">"));
+    page.has(&format!("changed by {red}{}{blue}{}{green}{}", who[0], who[1], who[2]));
     let own = world.gets(&format!("/turns/{id}"));
     own.has("has changed nothing yet").has("href=\"/files?path=app.conf\"").has("&lt;b&gt;.txt").lacks("<b>");
     assert_eq!(world.gets("/turns").header("location"), Some("/agents"));

@@ -17,7 +17,6 @@ use crate::merge::{self, Merge, MergeLimit, NoMerge};
 use crate::path::{EscapedPath, FilePath};
 use crate::recovery;
 use crate::refusal::{ChangedBy, Reason, Refusal, Refused};
-use crate::refused_run::{RunWork, WantedRun};
 use crate::request::Request;
 use crate::root::Root;
 use crate::turn::{FileState, TEXT_PER_FILE};
@@ -83,6 +82,25 @@ struct RefusedWrite {
     dismissed: bool,
 }
 
+/// A change of a file that was not made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct WantedChange {
+    /// As the ledger writes it.
+    pub(crate) path: String,
+    /// The file from which the command made it; `None`: there was none.
+    pub(crate) from: Option<Digest>,
+    /// What the command made of it; `None`: it deleted the file.
+    pub(crate) to: Option<Digest>,
+}
+
+/// The changes of a refused command.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct WantedRun {
+    pub(crate) files: Vec<WantedChange>,
+    /// The number of changes that are not kept.
+    pub(crate) left_out: usize,
+}
+
 /// A refused command, of which all changes are kept that can be.
 pub(crate) struct RefusedRun {
     /// The number of the ledger line of its first refusal.
@@ -137,13 +155,11 @@ pub(crate) fn keep(request: &Request<'_>, refusal: &mut Refusal, wanted: &[u8]) 
 }
 
 /// Keeps what a refused command wanted to change, under the line of its first refusal.
-pub(crate) fn keep_run(request: &Request<'_>, refused: &Refused, work: RunWork) -> Result<()> {
+pub(crate) fn keep_run(request: &Request<'_>, refused: &Refused, run: WantedRun) -> Result<()> {
     let first = &refused.refusals()[0];
     let (Some(line), Some(found)) = (refused.line(), found(request, first)) else { return Ok(()) };
-    if let Some(run) = work.keep(request, refused)? {
-        let kept = read(request.root, line)?.unwrap_or(found);
-        RefusedWrite { run: Some(run), ..kept }.write(request.root, line);
-    }
+    let kept = read(request.root, line)?.unwrap_or(found);
+    RefusedWrite { run: Some(run), ..kept }.write(request.root, line);
     Ok(())
 }
 

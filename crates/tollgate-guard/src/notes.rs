@@ -12,7 +12,7 @@ use crate::turn::TurnState;
 use tollgate_base::error::Result;
 use tollgate_base::settings::{GuardMode, Premises};
 
-/// The number of changed files that one answer names. Whoever switches a branch changes hundreds.
+/// The number of changed files that one answer names. A switch of the branch changes hundreds.
 const FILES: usize = 10;
 
 /// After this number of bytes, files are named without their diffs. Some programs cut what is longer than 10,000.

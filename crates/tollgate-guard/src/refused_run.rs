@@ -6,9 +6,8 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
-
 use crate::commit::{NewContent, Operation, Plan};
+use crate::conflict::{WantedChange, WantedRun, keep_run};
 use crate::content;
 use crate::disk::Found;
 use crate::on_disk::{OnDisk, on_disk};
@@ -25,25 +24,6 @@ const MOST: u64 = 64 << 20;
 
 /// The number of files that are kept of one run. A command that changes more is a checkout or a build.
 const FILES: usize = 1_000;
-
-/// A change of a file that was not made.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct WantedChange {
-    /// As the ledger writes it.
-    pub(crate) path: String,
-    /// The file from which the command made it; `None`: there was none.
-    pub(crate) from: Option<Digest>,
-    /// What the command made of it; `None`: it deleted the file.
-    pub(crate) to: Option<Digest>,
-}
-
-/// The changes of a refused command.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct WantedRun {
-    pub(crate) files: Vec<WantedChange>,
-    /// The number of changes that are not kept.
-    pub(crate) left_out: usize,
-}
 
 /// The changes of a command before it is known whether they are made.
 pub(crate) struct RunWork {
@@ -73,16 +53,16 @@ impl RunWork {
         (!work.files.is_empty() && work.files.len() <= FILES).then_some(work)
     }
 
-    /// Keeps the bytes. `None` if the command was refused for something else than a stale file that it changed: then its other changes
+    /// Keeps the bytes. Nothing if the command was refused for something else than a stale file that it changed: then its other changes
     /// may be wrong, too.
-    pub(crate) fn keep(self, request: &Request<'_>, refused: &Refused) -> Result<Option<WantedRun>> {
+    pub(crate) fn keep(self, request: &Request<'_>, refused: &Refused) -> Result<()> {
         let is_ours = |path: &FilePath| self.files.iter().any(|(file, _)| file == path);
         let refusals = refused.refusals();
         if !refusals
             .iter()
             .all(|refusal| matches!(refusal.reason, Reason::Stale(_)) && is_ours(&refusal.path))
         {
-            return Ok(None);
+            return Ok(());
         }
         let mut run = WantedRun { files: Vec::new(), left_out: self.left_out };
         let mut room = MOST;
@@ -107,7 +87,7 @@ impl RunWork {
             }
         }
         run.files.sort_unstable_by(|one, other| one.path.cmp(&other.path));
-        Ok(Some(run))
+        keep_run(request, refused, run)
     }
 }
 

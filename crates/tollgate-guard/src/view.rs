@@ -11,7 +11,6 @@ use std::path::{Path, PathBuf};
 
 use crate::change::{Action, Change, CommandLook, Expected, StartState};
 use crate::commit::{AppliedChange, Base, ByCommand, FolderChange, NewContent, Operation, Plan};
-use crate::conflict::keep_run;
 use crate::explain::{object, refuse};
 use crate::git_rules;
 use crate::guard::{Permit, judged, keep_text, keep_wanted, lock, stale, wanted_by};
@@ -138,7 +137,7 @@ pub(crate) fn commit(
         let mut outcome = refuse(&request, refusals)?;
         if let Outcome::Refused(refused) = &mut outcome {
             keep_wanted(&request, refused, &wanted)?;
-            work.map_or(Ok(()), |work| keep_run(&request, refused, work))?;
+            work.map_or(Ok(()), |work| work.keep(&request, refused))?;
         }
         return Ok(outcome);
     }
@@ -151,7 +150,7 @@ pub(crate) fn commit(
         (Outcome::Done(_), _) => {
             learned.iter().try_for_each(|(path, state)| request.turn.wrote(path, *state))?;
         }
-        (Outcome::Refused(refused), Some(work)) => keep_run(&request, refused, work)?,
+        (Outcome::Refused(refused), Some(work)) => work.keep(&request, refused)?,
         (Outcome::Refused(_), None) => {}
     }
     Ok(outcome)

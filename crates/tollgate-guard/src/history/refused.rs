@@ -4,8 +4,7 @@ use jiff::Timestamp;
 
 use super::content::Contents;
 use super::undo::{Plan, Span};
-use crate::conflict::{self, RefusedRun};
-use crate::refused_run::WantedChange;
+use crate::conflict::{self, RefusedRun, WantedChange};
 use crate::workspace::Workspace;
 use tollgate_base::error::Result;
 use tollgate_base::name::Agent;

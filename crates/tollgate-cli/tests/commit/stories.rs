@@ -60,10 +60,12 @@ fn programs(world: &crate::world::World) -> usize {
 fn a_commit_starts_few_programs() {
     let world = repository("echo 1 >a; echo 1 >b; echo 1 >p");
     world.shell("echo 2 | tollgate write a --agent blue").is(0);
-    // `git status`, `cat-file`, `update-index`, `rev-parse`, `commit`, and one shell for the hook.
-    assert_eq!(programs(&world), 6);
+    // `git status`, `cat-file`, `rev-parse`, `commit`, and one shell for the hook.
+    assert_eq!(programs(&world), 5);
     world.shell("echo 2 >p; git add p; echo 2 | tollgate write b --agent blue").is(0);
-    assert_eq!(programs(&world), 7, "what is staged is taken out of the commit");
+    assert_eq!(programs(&world), 5, "what is staged costs nothing");
+    world.shell("echo 1 | tollgate create new --agent blue").is(0);
+    assert_eq!(programs(&world), 7, "a new file is put into the index first, and what is staged taken out");
     assert_eq!(world.git("status --porcelain"), "M  p");
 }
 

@@ -30,13 +30,9 @@ pub(super) struct BranchHook {
 
 impl BranchHook {
     pub(super) fn open() -> Result<Self> {
-        let open = || -> std::io::Result<Self> {
-            let ((questions, asks), (hears, answers)) = (pipe()?, pipe()?);
-            fcntl_setfd(&asks, FdFlags::empty())?;
-            fcntl_setfd(&hears, FdFlags::empty())?;
-            Ok(Self { questions, asks, answers, hears })
-        };
-        open().at("open", "a pipe")
+        let (questions, asks) = pipe().at("open", "a pipe")?;
+        let (hears, answers) = pipe().at("open", "a pipe")?;
+        Ok(Self { questions, asks, answers, hears })
     }
 
     /// The script. `next` is the repository's own hook as a word of a shell, which git calls first, and at each step.
@@ -65,6 +61,9 @@ impl BranchHook {
         allows: &mut dyn FnMut(&[String]) -> Result<bool>,
     ) -> Result<ExitStatus> {
         let Self { questions, asks, mut answers, hears } = self;
+        // Not before: other programs that we start are not to have them.
+        let inherited = fcntl_setfd(&asks, FdFlags::empty()).and(fcntl_setfd(&hears, FdFlags::empty()));
+        inherited.map_err(std::io::Error::from).at("share", "a pipe")?;
         let mut child = git.spawn().at("start", "git")?;
         drop(hears);
         thread::scope(|scope| {

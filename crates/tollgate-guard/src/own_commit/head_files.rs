@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::thread;
 
 use super::history::Head;
 use super::index::{self, entry};
@@ -54,7 +55,13 @@ pub(super) struct TreeStatus {
 impl TreeStatus {
     pub(super) fn of(tree: &WorkingTree, index: &Path) -> Result<Self> {
         let mut command = tree.git();
-        command.env("GIT_INDEX_FILE", index).args(["status", "--porcelain=v2", "--branch", "-z"]);
+        command.env("GIT_INDEX_FILE", index).args([
+            "status",
+            "--porcelain=v2",
+            "--branch",
+            "--no-ahead-behind",
+            "-z",
+        ]);
         // A submodule that somebody has staged counts. What is in it does not.
         command.args(["--untracked-files=all", "--no-renames", "--ignore-submodules=dirty"]);
         Self::parse(&tree.answer(&mut command, b"")?)
@@ -191,6 +198,28 @@ impl<'t> HeadFiles<'t> {
         Self { tree, names, status, digests: HashMap::new(), contains: HashMap::new(), reader }
     }
 
+    /// Learns the hashes of HEAD's files of these names in the ledger, as far as they differ: to ask git for one at a time takes longer.
+    pub(super) fn learn<'n>(&mut self, names: impl Iterator<Item = &'n String>) -> Result<()> {
+        let (mut wanted, mut in_git) = (HashSet::new(), Vec::new());
+        for name in names.filter(|name| !self.digests.contains_key(*name)) {
+            let Some(theirs) = self.names.in_git(name).filter(|theirs| !theirs.contains('\n')) else {
+                continue;
+            };
+            let blob = self.status.files.get(&theirs).and_then(|differing| differing.head.as_ref());
+            if let Some(blob) = blob.filter(|blob| !blob.is_link())
+                && wanted.insert(name)
+            {
+                in_git.push((name, blob.id.as_str(), theirs));
+            }
+        }
+        let asked: Vec<(&str, &str)> = in_git.iter().map(|(_, id, theirs)| (*id, theirs.as_str())).collect();
+        let digests = &mut self.digests;
+        let mut take = |at: usize, bytes: Vec<u8>| {
+            digests.insert(in_git[at].0.clone(), Some(Digest::of(&bytes)));
+        };
+        self.reader.read_each(&asked, &mut take).at("read from git", &self.tree.top)
+    }
+
     /// HEAD's file of this name in the ledger.
     pub(super) fn blob(&self, name: &str) -> Result<Option<Blob>> {
         let (Some(name), Some(head)) = (self.names.in_git(name), &self.status.head) else { return Ok(None) };
@@ -262,7 +291,7 @@ pub(super) struct Reader {
     child: Child,
     questions: ChildStdin,
     answers: BufReader<ChildStdout>,
-    /// The name of an object that no repository has.
+    /// A name that no object has. git need not look for it: names with `?` are not allowed.
     end: String,
 }
 
@@ -273,33 +302,60 @@ impl Reader {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().at("start git in", &tree.top)?;
         match (child.stdin.take(), child.stdout.take()) {
-            (Some(questions), Some(answers)) => {
-                Ok(Self { child, questions, answers: BufReader::new(answers), end: random_id()? })
-            }
+            (Some(questions), Some(answers)) => Ok(Self {
+                child,
+                questions,
+                answers: BufReader::new(answers),
+                end: format!("?{}", random_id()?),
+            }),
             _ => Err(Fault::invalid("git cannot be asked")),
         }
     }
 
-    /// The size that git announces is that from before the filters, so the end is found by a question that has no answer.
     fn read(&mut self, id: &str, name: &str) -> io::Result<Vec<u8>> {
-        let Self { questions, answers, end, .. } = self;
-        questions.write_all(format!("{id} {name}\n{end}\n").as_bytes())?;
-        questions.flush()?;
-        let mut header = String::new();
-        answers.read_line(&mut header)?;
-        if !header.starts_with(id) {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, header.trim_end().to_owned()));
-        }
         let mut bytes = Vec::new();
-        let end = format!("\n{end} missing\n");
-        while !bytes.ends_with(end.as_bytes()) {
-            if answers.read_until(b'\n', &mut bytes)? == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-        }
-        bytes.truncate(bytes.len() - end.len());
+        self.read_each(&[(id, name)], |_, read| bytes = read)?;
         Ok(bytes)
     }
+
+    /// Asks for objects by their ids and names, and takes each answer with its place. git answers while the next questions are asked.
+    fn read_each(&mut self, asked: &[(&str, &str)], mut take: impl FnMut(usize, Vec<u8>)) -> io::Result<()> {
+        let Self { child, questions, answers, end } = self;
+        thread::scope(|scope| {
+            let end = &*end;
+            let asking = scope.spawn(move || {
+                asked.iter().try_for_each(|(id, name)| writeln!(questions, "{id} {name}\n{end}"))
+            });
+            let taken = asked.iter().enumerate().try_for_each(|(at, (id, _))| {
+                take(at, answer(answers, id, end)?);
+                Ok(())
+            });
+            if taken.is_err() {
+                // So that it no longer waits for questions to be taken.
+                child.kill()?;
+            }
+            let asking = asking.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()));
+            taken.and(asking)
+        })
+    }
+}
+
+/// The size that git announces is that from before the filters, so the end is found by a question that has no answer.
+fn answer(answers: &mut impl BufRead, id: &str, end: &str) -> io::Result<Vec<u8>> {
+    let mut header = String::new();
+    answers.read_line(&mut header)?;
+    if !header.starts_with(id) {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, header.trim_end().to_owned()));
+    }
+    let mut bytes = Vec::new();
+    let end = format!("\n{end} missing\n");
+    while !bytes.ends_with(end.as_bytes()) {
+        if answers.read_until(b'\n', &mut bytes)? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+    bytes.truncate(bytes.len() - end.len());
+    Ok(bytes)
 }
 
 impl Drop for Reader {

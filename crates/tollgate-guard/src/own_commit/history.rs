@@ -96,6 +96,15 @@ impl<'a> Search<'a> {
         self.traces
     }
 
+    /// The names of files that a line is about, if it may say something.
+    pub(super) fn names(line: &Line) -> impl Iterator<Item = &String> {
+        let file = match &line.event {
+            Event::Mutation(Mutation::File(file), MutationStatus::Applied) => Some(file),
+            _ => None,
+        };
+        file.into_iter().flat_map(|file| [&file.target_file].into_iter().chain(&file.moved_to))
+    }
+
     /// Takes the next older line.
     pub(super) fn take(&mut self, line: &Line, head: &mut dyn Head) -> Result<()> {
         match &line.event {

@@ -100,7 +100,7 @@ pub(super) fn update(tree: &WorkingTree, index: &Path, lines: &[u8]) -> Result<(
 }
 
 /// The paths that are not in the index as this commit has them.
-fn staged(tree: &WorkingTree, commit: Option<&str>, index: &Path) -> Result<HashSet<Vec<u8>>> {
+pub(super) fn staged(tree: &WorkingTree, commit: Option<&str>, index: &Path) -> Result<HashSet<Vec<u8>>> {
     let base = match commit {
         Some(commit) => commit.to_owned(),
         None => empty_tree(tree)?,
@@ -114,7 +114,8 @@ fn staged(tree: &WorkingTree, commit: Option<&str>, index: &Path) -> Result<Hash
         "--no-renames",
     ]);
     let output = tree.answer(command.arg(base), b"")?;
-    Ok(output.split(|byte| *byte == 0).map(<[u8]>::to_owned).collect())
+    let paths = output.split(|byte| *byte == 0).filter(|path| !path.is_empty());
+    Ok(paths.map(<[u8]>::to_owned).collect())
 }
 
 fn empty_tree(tree: &WorkingTree) -> Result<String> {

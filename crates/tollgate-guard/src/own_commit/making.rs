@@ -1,26 +1,24 @@
 //! One attempt to make the commit: look, plan, fill the private index, let git commit, let the index of the working tree follow.
 
-use std::ffi::{OsStr, OsString};
+use std::collections::HashSet;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
 
 use rustix::io::{FdFlags, fcntl_setfd};
 
-use super::answer::{
-    CannotCommit, CommitAnswer, CommitRequest, HookOutput, OwnCommit, RepositoryHooks, TRAILER,
-};
+use super::answer::{CannotCommit, CommitAnswer, CommitRequest, HookOutput, OwnCommit, TRAILER};
 use super::branch_hook::BranchHook;
 use super::head::{foreign_switch, head_path};
 use super::head_files::{Names, Reader, TreeStatus, is_ancestor};
 use super::index::{self, Delta};
 use super::plan::{Entry, Plan, Planner};
 use super::texts::on_disk;
-use super::workshop::{IndexStamp, Note, Obstacle, Workshop};
+use super::workshop::{Hooks, IndexStamp, Note, Obstacle, Workshop};
 use crate::explain::object;
 use crate::refusal::Refusal;
 use crate::request::Request;
@@ -46,6 +44,15 @@ struct Follows {
     /// The index from which it was made.
     stamp: IndexStamp,
     index: PathBuf,
+    /// What somebody has staged in it.
+    staged: HashSet<Vec<u8>>,
+}
+
+impl Follows {
+    /// Whether it differs from this commit in nothing but what somebody has staged.
+    fn agrees_with(&self, tree: &WorkingTree, commit: &str) -> Result<bool> {
+        Ok(index::staged(tree, Some(commit), &self.index)? == self.staged)
+    }
 }
 
 /// What makes the commit.
@@ -74,14 +81,15 @@ impl Maker<'_> {
         if copied.is_none() {
             self.reset_index(workshop, "HEAD")?;
         }
-        // Processes of git take longer to start than to answer, so they start together.
-        let reader = Reader::start(self.tree)?;
-        let (status, hooks) = thread::scope(|scope| {
+        // Processes of git take longer to start than to answer, so they start together, the slowest first.
+        let (status, reader, hooks) = thread::scope(|scope| {
             let (tree, hooks) = (self.tree, self.request.hooks);
-            let folder = scope.spawn(move || hooks_folder(tree, hooks));
-            (TreeStatus::of(tree, &workshop.private_index()), folder.join())
+            let status = scope.spawn(|| TreeStatus::of(tree, &workshop.private_index()));
+            let hooks = scope.spawn(move || workshop.prepare_hooks(tree, hooks));
+            let reader = Reader::start(tree);
+            (joined(status), reader, joined(hooks))
         });
-        let status = status?;
+        let (status, reader, hooks) = (status?, reader?, hooks?);
         // Not before: from here on, git only commits if the branch is still the one that was looked at.
         if let Some(reason) = foreign_switch(self.tree, self.request.turn)?
             && let Some(refusal) = object(self.asked, &head_path(self.tree), reason)?
@@ -115,16 +123,23 @@ impl Maker<'_> {
             self.reset_index(workshop, status.head.as_deref().unwrap_or("--empty"))?;
         }
         let mut index = workshop.private_index();
-        if !self.fill(&index, &plan)? {
-            return Ok(Attempt::Again);
+        // git reads the files itself, and leaves what is staged: no other call of it is needed. A hook could change them first.
+        let by_name = stamp.is_some() && !hooks.has_some && plan.is_of(&status);
+        if by_name {
+            workshop.write_names(plan.entries.iter().map(|(name, _)| name.as_str()))?;
+        } else {
+            self.fill(&index, &plan)?;
+            if !self.is_on_disk(&plan)? {
+                return Ok(Attempt::Again);
+            }
+            if stamp.is_some() && !status.staged.is_empty() {
+                index = workshop.keep_index()?;
+                status.unstage(self.tree, &workshop.private_index())?;
+            }
         }
-        if stamp.is_some() && !status.staged.is_empty() {
-            index = workshop.keep_index()?;
-            status.unstage(self.tree, &workshop.private_index())?;
-        }
-        let hooks =
-            hooks.map_err(|_| Fault::invalid("the search for the repository's hooks has failed"))??;
-        self.make(workshop, &status, hooks.as_deref(), commit, stamp.map(|stamp| Follows { stamp, index }))
+        let follows =
+            stamp.map(|stamp| Follows { stamp, index, staged: status.staged.keys().cloned().collect() });
+        self.make(workshop, &status, hooks, commit, follows, by_name.then_some(&plan))
     }
 
     /// Makes the private index as this commit is. Keeps what git knows of the files on disk, so that it need not read them all.
@@ -142,8 +157,8 @@ impl Maker<'_> {
         }
     }
 
-    /// Puts the agent's changes into the private index. `false` if a file was saved in the meantime.
-    fn fill(&self, index: &Path, plan: &Plan) -> Result<bool> {
+    /// Puts the agent's changes into the private index.
+    fn fill(&self, index: &Path, plan: &Plan) -> Result<()> {
         let (mut given, mut read) = (Vec::new(), Vec::new());
         for (name, entry) in &plan.entries {
             match entry {
@@ -167,6 +182,11 @@ impl Maker<'_> {
             command.env("GIT_INDEX_FILE", index).args(["update-index", "-z", "--add", "--stdin"]);
             self.tree.answer(&mut command, &read)?;
         }
+        Ok(())
+    }
+
+    /// Whether the files are still what was planned, after git has read them. `false` if one was saved in the meantime.
+    fn is_on_disk(&self, plan: &Plan) -> Result<bool> {
         for (name, entry) in &plan.entries {
             let path = self.names.path(&self.names.in_ledger(name));
             let now = on_disk(self.root, &path)?.map(|disk| disk.digest);
@@ -178,30 +198,40 @@ impl Maker<'_> {
         Ok(true)
     }
 
+    /// Lets git make the commit, of the private index, or of the files of `by_name` as it finds them.
     fn make(
         &self,
         workshop: &Workshop,
         status: &TreeStatus,
-        own_hooks: Option<&Path>,
+        hooks: Hooks,
         commit: OwnCommit,
-        follows: Option<Follows>,
+        mut follows: Option<Follows>,
+        by_name: Option<&Plan>,
     ) -> Result<Attempt> {
         let turn = self.request.turn;
         let whole = self.request.paths.is_empty() && commit.left.is_empty();
         let (head, branch) = (status.head.clone(), status.branch.clone());
         let note = Note::new(self.tree, head, branch, turn, whole);
-        let branch_hook = BranchHook::open()?;
-        let hooks = workshop.prepare(&note, own_hooks, &branch_hook)?;
+        workshop.begin(&note, &hooks)?;
+        if let Some(follows) = follows.as_mut().filter(|follows| hooks.has_some && follows.staged.is_empty())
+        {
+            follows.index = workshop.keep_index()?;
+        }
         let mut obstacle = None;
         let mut allows = |lines: &[String]| {
-            obstacle = workshop.allows(&note, lines)?.err();
+            let is_as_planned = by_name.map_or(Ok(true), |plan| self.is_on_disk(plan))?;
+            obstacle = match is_as_planned {
+                true => workshop.allows(&note, lines)?.err(),
+                false => Some(Obstacle::Moved),
+            };
             // Without one of the repository's own, it has nothing more to do.
             if workshop.made().is_some() && !hooks.has_branch_hook {
                 workshop.remove_branch_hook()?;
             }
             Ok(obstacle.is_none())
         };
-        let (ended, said) = self.git_commit(workshop, &hooks.folder, branch_hook, &mut allows)?;
+        let (ended, said) =
+            self.git_commit(workshop, &hooks.folder, hooks.branch, by_name.is_some(), &mut allows)?;
         let made = workshop.made().filter(|made| ended.success() || is_ancestor(self.tree, made, "HEAD"));
         let Some(made) = made else {
             return match obstacle {
@@ -219,7 +249,12 @@ impl Maker<'_> {
                 None => Ok(Attempt::Again),
             };
         };
-        let paths = self.follow(workshop, &note, &made, follows.filter(|_| !hooks.has_some), commit.paths)?;
+        // A hook may have changed what is committed, and a git that was killed has not written its index.
+        let follows = match follows.filter(|_| ended.success()) {
+            Some(follows) if hooks.has_some && !follows.agrees_with(self.tree, &made)? => None,
+            follows => follows,
+        };
+        let paths = self.follow(workshop, &note, &made, follows, commit.paths)?;
         let line = OwnChangesCommitted {
             commit: made.clone(),
             branch: note.branch.clone(),
@@ -241,12 +276,13 @@ impl Maker<'_> {
         Ok(head == note.head)
     }
 
-    /// Lets git commit the private index. Returns how it ended, and what it said if that was kept.
+    /// Starts git's commit. Returns how it ended, and what it said if that was kept.
     fn git_commit(
         &self,
         workshop: &Workshop,
         hooks: &Path,
         branch_hook: BranchHook,
+        by_name: bool,
         allows: &mut dyn FnMut(&[String]) -> Result<bool>,
     ) -> Result<(ExitStatus, String)> {
         let mut command = self.tree.users_git();
@@ -255,9 +291,19 @@ impl Maker<'_> {
         hooks_path.push(hooks);
         command.arg("-c").arg(hooks_path);
         // Its processes would inherit our lock, and outlive us.
-        command.args(["-c", "gc.auto=0", "-c", "maintenance.auto=false", "commit", "-q"]);
+        command.args(["-c", "gc.auto=0", "-c", "maintenance.auto=false"]);
+        if by_name {
+            // Hooks would inherit it, and there are none.
+            command.arg("--literal-pathspecs");
+        }
+        command.args(["commit", "-q"]);
         if self.root.settings().git.commit_trailers {
             command.arg("--trailer").arg(format!("{TRAILER}: {}", self.request.turn.agent()));
+        }
+        if by_name {
+            let mut names = OsString::from("--pathspec-from-file=");
+            names.push(workshop.names());
+            command.args(["--only", "--pathspec-file-nul"]).arg(names);
         }
         let lock = workshop.lock_for_git()?;
         match self.request.message {
@@ -298,7 +344,7 @@ impl Maker<'_> {
         follows: Option<Follows>,
         planned: Vec<String>,
     ) -> Result<Vec<String>> {
-        if let Some(Follows { stamp, index }) = follows
+        if let Some(Follows { stamp, index, .. }) = follows
             && workshop.index_is(stamp)?
         {
             workshop.replace_index(&index)?;
@@ -313,16 +359,9 @@ impl Maker<'_> {
     }
 }
 
-/// The folder of the repository's hooks, relative to the top or absolute. `None` if they are not to run.
-fn hooks_folder(tree: &WorkingTree, hooks: RepositoryHooks) -> Result<Option<PathBuf>> {
-    if hooks == RepositoryHooks::Skip {
-        return Ok(None);
-    }
-    let mut command = tree.users_git();
-    command.args(["rev-parse", "--git-path", "hooks"]);
-    let output = tree.answer(&mut command, b"")?;
-    let path = output.strip_suffix(b"\n").unwrap_or(&output);
-    Ok(Some(OsStr::from_bytes(path).into()))
+/// The result of a thread of ours.
+fn joined<T>(thread: ScopedJoinHandle<'_, Result<T>>) -> Result<T> {
+    thread.join().unwrap_or_else(|_| Err(Fault::invalid("a look at the repository has failed")))
 }
 
 /// The end of what git has printed.

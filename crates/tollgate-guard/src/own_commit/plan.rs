@@ -11,12 +11,16 @@ use crate::root::Root;
 use crate::turn::TurnState;
 use tollgate_base::digest::Digest;
 use tollgate_base::error::Result;
+use tollgate_base::ledger::Line;
 use tollgate_base::name::Agent;
 use tollgate_base::working_tree::WorkingTree;
 
 /// The number of ledger lines that are read at most: some hundred milliseconds. The search ends earlier, at the agent's last commit
 /// or when all files are explained. A file that differs from HEAD and that nobody changed with tollgate is never explained.
 const LINES: usize = 20_000;
+
+/// The number of ledger lines that are read first, then twice as many, and so on: most searches end soon.
+const FIRST_LINES: usize = 16;
 
 /// A change of the agent that stays uncommitted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,6 +57,16 @@ pub(super) struct Plan {
     /// By their names in git, sorted.
     pub(super) entries: Vec<(String, Entry)>,
     pub(super) left: Vec<Left>,
+}
+
+impl Plan {
+    /// Whether it has nothing but files of HEAD, as they are on disk, or that are gone.
+    pub(super) fn is_of(&self, status: &TreeStatus) -> bool {
+        self.entries.iter().all(|(name, entry)| {
+            let in_head = status.files.get(name).is_some_and(|differing| differing.head.is_some());
+            in_head && !matches!(entry, Entry::Bytes(..))
+        })
+    }
 }
 
 /// Where and for whom a plan is made.
@@ -131,14 +145,22 @@ impl Planner<'_> {
         let files = wanted.map(|(name, differing)| (self.names.in_ledger(name), differing.changes_mode));
         let tree = self.names.tree();
         let mut search = Search::new(self.agent, &tree, files);
-        if !search.has_ended() {
-            // A damaged line is the business of `ledger verify`.
-            for line in self.root.ledger().newest_first()?.take(LINES).flatten() {
-                search.take(&line, head)?;
+        // A damaged line is the business of `ledger verify`.
+        let mut lines = self.root.ledger().newest_first()?.take(LINES).flatten();
+        let mut count = FIRST_LINES;
+        while !search.has_ended() {
+            let next: Vec<Line> = lines.by_ref().take(count).collect();
+            if next.is_empty() {
+                break;
+            }
+            head.learn(next.iter().flat_map(Search::names))?;
+            for line in &next {
+                search.take(line, head)?;
                 if search.has_ended() {
                     break;
                 }
             }
+            count *= 2;
         }
         Ok(search.traces())
     }

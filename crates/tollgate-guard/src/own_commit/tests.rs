@@ -367,6 +367,16 @@ fn line_endings_filters_and_odd_names_are_gits_own() {
 }
 
 #[test]
+fn the_name_of_a_file_is_no_pattern() {
+    let repository = Repository::with(&[("*", "1\n"), (":(glob)**", "1\n"), ("a", "1\n")]);
+    repository.writes("blue", "*", "2\n");
+    repository.writes("blue", ":(glob)**", "2\n");
+    repository.writes("green", "a", "2\n");
+    assert_eq!(repository.commits("blue").0, ["*", ":(glob)**"]);
+    assert_eq!(repository.status(), " M a");
+}
+
+#[test]
 fn linked_trees_are_trees_of_their_own() {
     let repository = Repository::with(&[("a", "1\n")]);
     repository.git("worktree add -q -b side tree");

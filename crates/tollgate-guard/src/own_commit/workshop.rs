@@ -13,7 +13,7 @@
 //!
 //! A lock beside the folder says that its process lives. git inherits it, so nobody heals while git may still make the commit.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags, accessat};
 use serde::{Deserialize, Serialize};
 
+use super::answer::RepositoryHooks;
 use super::branch_hook::BranchHook;
 use super::index;
 use crate::disk::gone_is_none;
@@ -94,7 +95,7 @@ pub(super) struct Workshop {
 /// Who may make a commit in the place of one that was prepared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Obstacle {
-    /// The branch has another commit now, or HEAD another branch.
+    /// The branch has another commit now, HEAD another branch, or a file other bytes.
     Moved,
     /// Another git holds the lock of the index.
     IndexLocked,
@@ -103,6 +104,8 @@ pub(super) enum Obstacle {
 /// The hooks of a commit.
 pub(super) struct Hooks {
     pub(super) folder: PathBuf,
+    /// Ours.
+    pub(super) branch: BranchHook,
     /// Whether the repository has any.
     pub(super) has_some: bool,
     /// Whether it has a hook [`BRANCH_HOOK`].
@@ -159,19 +162,15 @@ impl Workshop {
         private::open_with_mode(&path, flags, Mode::RUSR | Mode::WUSR).map(File::from).at("create", &path)
     }
 
-    /// Writes the notes and the hooks. `hooks` are the repository's own, relative to the top or absolute, if they are to run.
-    pub(super) fn prepare(&self, note: &Note, hooks: Option<&Path>, branch: &BranchHook) -> Result<Hooks> {
-        let json = serde_json::to_vec(note).map_err(|error| Fault::invalid(error.to_string()))?;
-        let place = self.path.join("note");
-        private::write(&place, json).at("write", &place)?;
-        private::write(&self.mark, "").at("write", &self.mark)?;
+    /// Writes the hooks: ours, and the repository's own, if they are to run.
+    pub(super) fn prepare_hooks(&self, tree: &WorkingTree, hooks: RepositoryHooks) -> Result<Hooks> {
         let folder = self.path.join(HOOKS);
         private::create_folder(&folder, 0o700).at("make the folder", &folder)?;
+        let branch = BranchHook::open()?;
         let mut has_some = false;
-        let own = folder.join(BRANCH_HOOK);
         let mut next = None;
-        if let Some(hooks) = hooks {
-            let absolute = note.top.0.join(hooks);
+        if let Some(hooks) = hooks_folder(tree, hooks)? {
+            let absolute = tree.top.join(&hooks);
             let names = gone_is_none(private::names(&absolute).at("list the folder", &absolute))?;
             for name in names.unwrap_or_default() {
                 let is_hook = name.as_bytes().iter().all(|byte| byte.is_ascii_lowercase() || *byte == b'-');
@@ -183,14 +182,34 @@ impl Workshop {
             next = may_execute(&absolute.join(BRANCH_HOOK))
                 .then(|| quoted(hooks.join(BRANCH_HOOK).as_os_str().as_bytes()));
         }
-        write_hook(&own, &branch.script(next.as_deref()))?;
-        if !may_execute(&own) {
+        write_hook(&folder.join(BRANCH_HOOK), &branch.script(next.as_deref()))?;
+        Ok(Hooks { folder, branch, has_some, has_branch_hook: next.is_some() })
+    }
+
+    /// The names of files for git to commit.
+    pub(super) fn names(&self) -> PathBuf {
+        self.path.join("names")
+    }
+
+    /// Writes them.
+    pub(super) fn write_names<'n>(&self, names: impl Iterator<Item = &'n str>) -> Result<()> {
+        let place = self.names();
+        let text: Vec<u8> = names.flat_map(|name| name.bytes().chain([0])).collect();
+        private::write(&place, text).at("write", &place)
+    }
+
+    /// Writes what the commit is about, before git begins.
+    pub(super) fn begin(&self, note: &Note, hooks: &Hooks) -> Result<()> {
+        if !may_execute(&hooks.folder.join(BRANCH_HOOK)) {
             return Err(Fault::invalid_with_hint(
-                format!("hooks in `{}` cannot be executed", folder.display()),
+                format!("hooks in `{}` cannot be executed", hooks.folder.display()),
                 "mount the file system of the workspace without `noexec`, or commit with `git`",
             ));
         }
-        Ok(Hooks { folder, has_some, has_branch_hook: next.is_some() })
+        let json = serde_json::to_vec(note).map_err(|error| Fault::invalid(error.to_string()))?;
+        let place = self.path.join("note");
+        private::write(&place, json).at("write", &place)?;
+        private::write(&self.mark, "").at("write", &self.mark)
     }
 
     /// Whether git may go on with the change of references that these lines of its hook announce: only if it replaces the commit that
@@ -297,6 +316,18 @@ fn three_words(line: &str) -> Option<(&str, &str, &str)> {
     let (old, rest) = line.split_once(' ')?;
     let (new, name) = rest.split_once(' ')?;
     Some((old, new, name))
+}
+
+/// The folder of the repository's hooks, relative to the top or absolute. `None` if they are not to run.
+fn hooks_folder(tree: &WorkingTree, hooks: RepositoryHooks) -> Result<Option<PathBuf>> {
+    if hooks == RepositoryHooks::Skip {
+        return Ok(None);
+    }
+    let mut command = tree.users_git();
+    command.args(["rev-parse", "--git-path", "hooks"]);
+    let output = tree.answer(&mut command, b"")?;
+    let path = output.strip_suffix(b"\n").unwrap_or(&output);
+    Ok(Some(OsStr::from_bytes(path).into()))
 }
 
 /// A hook that becomes the repository's own. Its variables are those that git would set.

@@ -1,7 +1,6 @@
 //! What a caller asks for.
 
-use std::collections::HashSet;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -60,15 +59,6 @@ impl RunRequest<'_> {
     /// The program and its arguments.
     pub(crate) fn program(&self) -> (&OsString, &[OsString]) {
         self.command.split_first().expect("a command has at least a program")
-    }
-
-    /// The paths that the words of the command name, also those of a script that is one of its arguments. Most of them are no files.
-    pub(crate) fn named_files(&self) -> HashSet<PathBuf> {
-        let texts = self.command.iter().map(|word| word.as_bytes());
-        let is_end = |byte: &u8| byte.is_ascii_whitespace() || b"\"';|&<>()`".contains(byte);
-        let words = texts.flat_map(|text| [text].into_iter().chain(text.split(is_end)));
-        let path = |word: &[u8]| self.folder.join(OsStr::from_bytes(word)).components().collect();
-        words.filter(|word| !word.is_empty()).map(path).collect()
     }
 
     /// Whether the command keeps running: its caller says so, or it is a shell command that ends with `&`.

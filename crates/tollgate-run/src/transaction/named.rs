@@ -1,17 +1,31 @@
-//! The folders of the workspace that the text of a command names: those whose files it probably reads.
+//! The files that the text of a command names, and the folders of the workspace: those whose files it probably reads.
 //!
 //! The text is only cut into words. A word that leads nowhere costs one look, and a folder that is missed is not watched, so nobody
 //! knows what the command reads there.
 
+use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+
+use crate::request::RunRequest;
 
 /// More words are a list of files, and the first ones show where they are.
 const MOST_WORDS: usize = 256;
 
 /// The number of folders. Each word is looked for in each of them, because of `cd`.
 const MOST_FOLDERS: usize = 16;
+
+impl RunRequest<'_> {
+    /// The paths that the words of the command name, also those of a script that is one of its arguments. Most of them are no files.
+    pub(crate) fn named_files(&self) -> HashSet<PathBuf> {
+        let texts = self.command.iter().map(|word| word.as_bytes());
+        let is_end = |byte: &u8| byte.is_ascii_whitespace() || b"\"';|&<>()`".contains(byte);
+        let words = texts.flat_map(|text| [text].into_iter().chain(text.split(is_end)));
+        let path = |word: &[u8]| self.folder.join(OsStr::from_bytes(word)).components().collect();
+        words.filter(|word| !word.is_empty()).map(path).collect()
+    }
+}
 
 /// The folder in which a command runs, and those that its words name or that have what they name, relative to the workspace.
 pub(super) fn named_folders(root: &Path, folder: &Path, command: &[OsString]) -> Vec<PathBuf> {

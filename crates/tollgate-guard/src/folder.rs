@@ -15,6 +15,7 @@ use crate::disk::gone_is_none;
 use crate::explain::refuse;
 use crate::guard::{changeable, lock};
 use crate::lost_claim::fenced;
+use crate::open_turn;
 use crate::other_tree;
 use crate::path::FilePath;
 use crate::place::{LastLink, Located};
@@ -162,6 +163,7 @@ pub(crate) fn move_to(request: &Request<'_>, path: &Path, to: &Path) -> Result<O
     target.folder().flush(root.durability())?;
     source.folder().flush(root.durability())?;
     turn.note_change()?;
+    open_turn::changed(root, turn.id(), &[(to.path(), FileState::Absent, FileState::Absent)]);
     for file in &files {
         let Ok(rest) = file.strip_prefix(&from.relative) else { continue };
         let old = FilePath::trusted(root.path().join(file));

@@ -386,7 +386,9 @@ impl Gate {
         if let Ok(merge) = &merge {
             turn.keep_text(merge.disk, &merge.read)?;
             let now = self.workspace.now();
-            turn.was_shown(&path, FileState::Present(merge.disk), Extent::Whole, now)?;
+            let shown = (FileState::Present(merge.disk), Extent::Whole);
+            turn.was_shown(&path, shown.0, shown.1, now)?;
+            open_turn::read(&self.workspace, turn.id(), &path, shown, now);
             turn.used(&names, &path)?;
         }
         Ok(merge)

@@ -27,6 +27,7 @@ mod harm;
 mod heal;
 pub mod history;
 mod judge;
+mod left_turn;
 mod look;
 mod lost_claim;
 pub mod merge;

@@ -5,11 +5,11 @@
 //! when it ends; a turn of one call has none. Nothing is flushed, and no lock is needed: each line is appended by one write, and a line that
 //! cannot be read is skipped. No turn survives a power failure, and if a line is lost, its agent is not told of a change.
 //!
-//! The first line has the agent and the time; each other one begins with what it says: `R` the agent was shown the whole file, `W` it
-//! changed it, `S` what the file was at a later look, `T` the agent was told of that, `O` it was told of another agent. Paths are relative to the workspace.
+//! The first line has the agent and the time; each other one begins with what it says: `B` how the turn began, if it is in the memory of one
+//! process, which holds a lock on the file (see [`crate::left_turn`]), `R` the agent was shown the whole file, `P` a part of it, `W` it changed it, `S` what the file was at a later look, `T` the agent was told of that, `O` it was told of another agent. Paths are relative to the workspace.
 
 use std::collections::{HashMap, HashSet};
-use std::fs;
+use std::fs::{self, File};
 use std::io::Write as _;
 use std::os::unix::fs::{FileExt as _, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -22,9 +22,10 @@ use crate::disk::{gone_is_none, modified, stamp_at};
 use crate::path::{FilePath, escape, unescape};
 use crate::protected::is_of_git;
 use crate::root::Root;
-use crate::turn::{Extent, FileState, Stamp, TurnState};
-use tollgate_base::error::{At, Result};
+use crate::turn::{Extent, FileState, Stamp, TurnStart, TurnState};
+use tollgate_base::error::{At, Fault, Result};
 use tollgate_base::file::names_in;
+use tollgate_base::lock::lock_file;
 use tollgate_base::name::{Agent, TurnId};
 use tollgate_base::private;
 use tollgate_base::settings::GuardMode;
@@ -35,14 +36,17 @@ const FOLDER: &str = "open";
 /// The first words of a file. A file of another version is skipped.
 const VERSION: &str = "tollgate-turn 1";
 
+/// The begin of the line behind the first one, in the file of a turn in the memory of one process.
+pub(crate) const BEGAN: &str = "B ";
+
 /// The part of a file that is read, from its end: more than the last thousand reads. So a call costs the same in a turn that has read more.
 const WINDOW: u64 = 256 << 10;
 
 /// The length of the first line is less than this.
-const FIRST_LINE: usize = 256;
+pub(crate) const FIRST_LINE: usize = 256;
 
-/// A turn that nobody has used for a day belongs to an agent that is gone.
-const FORGOTTEN: Duration = Duration::from_secs(24 * 3600);
+/// How long a turn waits for a process that looks whether it has an owner, which takes microseconds.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// A turn that goes on, with the files that it has read as a whole or changed.
 #[derive(Debug, Clone)]
@@ -152,9 +156,14 @@ impl OpenTurn {
     /// Takes in one line. `None` if it cannot be read.
     fn take(&mut self, order: usize, line: &str) -> Option<()> {
         let (kind, rest) = line.split_once(' ')?;
-        if kind == "O" {
-            self.told_of.insert(rest.to_owned());
-            return Some(());
+        match kind {
+            "O" => {
+                self.told_of.insert(rest.to_owned());
+                return Some(());
+            }
+            // For the record only.
+            "B" | "P" => return Some(()),
+            _ => {}
         }
         let (words, path) = rest.rsplit_once(' ')?;
         let mut words = words.split(' ');
@@ -185,26 +194,29 @@ impl OpenTurn {
     }
 }
 
-/// A turn begins: from now on it is told of changes, and others see what it works on. Files of turns that are long gone are deleted.
-pub(crate) fn begin(root: &Root, turn: &dyn TurnState) -> Result<()> {
+/// A turn begins: from now on it is told of changes, and others see what it works on.
+pub(crate) fn begin(root: &Root, turn: &dyn TurnState, start: &TurnStart) -> Result<()> {
     if root.settings().guard.mode == GuardMode::Off {
         return Ok(());
     }
     let folder = folder(&root.state_path());
     let mode = fs::metadata(root.state_path()).at("look at", &folder)?.mode() & 0o770;
     private::create_folder(&folder, mode).at("make the folder", &folder)?;
-    for name in names_in(&folder)? {
-        let file = folder.join(name);
-        if modified(&file).is_some_and(|used| used < root.now() - FORGOTTEN) {
-            gone_is_none(private::remove_file(&file).at("remove", &file))?;
-        }
-    }
     let file = folder.join(turn.id().as_str());
-    let line = format!("{VERSION} {} {}\n", turn.agent(), root.now().as_millisecond());
     let mode = Mode::from_raw_mode((mode & 0o660) as rustix::fs::RawMode);
     let opened = private::open_with_mode(&file, OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND, mode);
-    let mut opened = fs::File::from(opened.at("make", &file)?);
-    opened.write_all(line.as_bytes()).at("write", &file)
+    let mut opened = File::from(opened.at("make", &file)?);
+    let mut lines = format!("{VERSION} {} {}\n", turn.agent(), root.now().as_microsecond());
+    let Some(alive) = turn.alive() else { return opened.write_all(lines.as_bytes()).at("write", &file) };
+    // Locked before the line that says so: who finds the line and no lock knows that the process is gone.
+    if alive.get().is_some() || lock_file(&opened, &file, LOOK).unwrap_or(false) {
+        let start = serde_json::to_string(start).map_err(|error| Fault::invalid(error.to_string()))?;
+        lines += &format!("{BEGAN}{start}\n");
+    }
+    opened.write_all(lines.as_bytes()).at("write", &file)?;
+    // Keeps the first one.
+    let _ = alive.set(opened);
+    Ok(())
 }
 
 /// A turn ends.
@@ -213,7 +225,8 @@ pub(crate) fn end(root: &Root, turn: &TurnId) -> Result<()> {
     gone_is_none(private::remove_file(&file).at("remove", &file)).map(drop)
 }
 
-/// The agent asked for this file, and was shown this much of this state. Only a whole read counts. `since`: it was read after this time.
+/// The agent asked for this file, and was shown this much of this state. Only a whole read is a premise. `since`: it was read after this
+/// time.
 pub(crate) fn read(
     root: &Root,
     turn: &TurnId,
@@ -221,19 +234,23 @@ pub(crate) fn read(
     (state, shown): (FileState, Extent),
     since: Timestamp,
 ) {
-    if shown == Extent::Part || state.digest().is_none() || !is_noted(root, path) {
+    if state.digest().is_none() || !is_noted(root, path) {
         return;
     }
+    let kind = match shown {
+        Extent::Whole => "R",
+        Extent::Part => "P",
+    };
     // A stamp that is older than the read belongs to the bytes that were read.
     let stamp = stamp_at(path.as_path()).filter(|stamp| stamp.is_settled(since));
     let stamp = stamp.map_or("-".to_owned(), |stamp| stamp.word());
-    let time = root.now().as_millisecond();
-    append(root, turn, &format!("R {time} {stamp} {} {}\n", word_of(state), word_of_path(root, path)));
+    let time = root.now().as_microsecond();
+    append(root, turn, &format!("{kind} {time} {stamp} {} {}\n", word_of(state), word_of_path(root, path)));
 }
 
 /// The turn has changed these files: path, state before and after.
 pub(crate) fn changed(root: &Root, turn: &TurnId, changes: &[(&FilePath, FileState, FileState)]) {
-    let time = root.now().as_millisecond();
+    let time = root.now().as_microsecond();
     let line = |(path, before, after): &(&FilePath, FileState, FileState)| {
         let [before, after] = [*before, *after].map(word_of);
         format!("W {time} {before} {after} {}\n", word_of_path(root, path))
@@ -301,7 +318,7 @@ pub(crate) fn all(state: &Path, since: Timestamp, except: Option<&TurnId>) -> Re
     Ok(turns)
 }
 
-fn folder(state: &Path) -> PathBuf {
+pub(crate) fn folder(state: &Path) -> PathBuf {
     state.join(FOLDER)
 }
 
@@ -337,7 +354,7 @@ fn word_of(state: FileState) -> String {
     }
 }
 
-fn state_of(word: &str) -> Option<FileState> {
+pub(crate) fn state_of(word: &str) -> Option<FileState> {
     Some(match word {
         "absent" => FileState::Absent,
         "unreadable" => FileState::Unreadable,
@@ -345,6 +362,6 @@ fn state_of(word: &str) -> Option<FileState> {
     })
 }
 
-fn time_of(word: &str) -> Option<Timestamp> {
-    Timestamp::from_millisecond(word.parse().ok()?).ok()
+pub(crate) fn time_of(word: &str) -> Option<Timestamp> {
+    Timestamp::from_microsecond(word.parse().ok()?).ok()
 }

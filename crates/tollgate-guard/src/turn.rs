@@ -6,8 +6,9 @@
 //! them in a folder, for processes that end before the turn does.
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use jiff::Timestamp;
 
@@ -72,6 +73,11 @@ pub trait TurnState {
 
     /// The bytes that were kept for this digest.
     fn text(&self, digest: Digest) -> Result<Option<Arc<[u8]>>>;
+
+    /// Where a turn in the memory of one process keeps the lock by which others see that it goes on.
+    fn alive(&self) -> Option<&OnceLock<File>> {
+        None
+    }
 
     /// Notes how the turn began, for its record.
     fn began(&self, _start: &TurnStart) -> Result<()> {
@@ -216,6 +222,7 @@ pub struct Turn {
     agent: Agent,
     session: Session,
     memory: Mutex<Memory>,
+    alive: OnceLock<File>,
 }
 
 #[derive(Debug, Default)]
@@ -238,7 +245,7 @@ impl Turn {
 
     /// Begins a turn that knows nothing. The session learns what the turn knows.
     pub fn begin_in(id: TurnId, agent: Agent, session: Session) -> Self {
-        Self { id, agent, session, memory: Mutex::default() }
+        Self { id, agent, session, memory: Mutex::default(), alive: OnceLock::new() }
     }
 
     /// Every file that the turn knows, in no particular order.
@@ -298,6 +305,10 @@ impl TurnState for Turn {
     fn keep_stamp(&self, path: &FilePath, stamp: &Stamp, digest: Digest) -> Result<()> {
         self.memory().stamps.insert(path.clone(), (*stamp, digest));
         Ok(())
+    }
+
+    fn alive(&self) -> Option<&OnceLock<File>> {
+        Some(&self.alive)
     }
 
     fn began(&self, start: &TurnStart) -> Result<()> {

@@ -1,6 +1,7 @@
 //! The beginning and the end of a turn: its lines in the ledger, and its record.
 
 use crate::git_rules;
+use crate::left_turn;
 use crate::open_turn;
 use crate::repository::{ChangedRepository, Moment};
 use crate::root::Root;
@@ -16,8 +17,11 @@ use tollgate_base::working_tree::WorkingTree;
 /// A turn begins.
 pub(crate) fn begins(root: &Root, turn: &dyn TurnState, asked: Asked) -> Result<()> {
     git_rules::turn_begins(root, turn)?;
-    open_turn::begin(root, turn)?;
-    turn.began(&start(root, asked))?;
+    // Nothing depends on these records. If one cannot be written now, the next turn tries again.
+    let _ = left_turn::take(root, |left, used| turn_record::keep(root, left, used, None));
+    let start = start(root, asked);
+    open_turn::begin(root, turn, &start)?;
+    turn.began(&start)?;
     record(root, turn, Event::TurnStarted(TurnMark {}))
 }
 

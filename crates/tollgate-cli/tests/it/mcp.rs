@@ -94,6 +94,25 @@ fn known_remembers_what_the_agent_read_before_it_connected_again() {
 }
 
 #[test]
+fn the_turn_of_a_killed_server_leaves_its_record() {
+    let world = World::new();
+    world.puts("a", "one\n");
+    let mut client = Client::of(&world, "blue");
+    client.done("read_text_file", json!({"path": "a"}));
+    client.done("write_file", json!({"path": "b", "content": "new\n"}));
+    let turn = world.json("history b")[0]["turn"].as_str().unwrap().to_owned();
+    let reads = |of: &str| world.json(&format!("show {of}"))["reads"].clone();
+    assert_eq!(reads(&turn)[0]["path"], "a", "while it goes on");
+    client.killed();
+    let record = world.path(".tollgate/history/turns").join(&turn);
+    assert!(!record.exists());
+    world.run("turn begin --agent red").is(0);
+    assert!(record.exists() && !world.path(".tollgate/open").join(&turn).exists());
+    assert_eq!(reads(&turn)[0]["path"], "a");
+    assert_eq!(world.json("blame b --why")[0]["reads"][0]["path"], "a");
+}
+
+#[test]
 fn a_client_writes_in_the_name_of_the_servers_agent() {
     let world = World::new();
     world.puts("a", "hello");

@@ -6,16 +6,17 @@ use std::path::Path;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use crate::left_turn;
 use crate::root::Root;
-use crate::turn::Extent;
 pub use crate::turn::{Asked, Head, TurnRead, TurnStart};
+use crate::turn::{Extent, TurnState as _};
 use crate::turn_record::named;
 pub use crate::turn_record::{KeptTurn, TurnAbout, TurnRecord};
 use tollgate_base::digest::Digest;
 use tollgate_base::error::Result;
 use tollgate_base::name::TurnId;
 
-/// What the agent of a turn that has not ended was shown; `None` if the turn cannot be found.
+/// What the agent of a shared turn that has not ended was shown; `None` if the turn cannot be found.
 pub type OpenTurns<'a> = dyn Fn(&TurnId) -> Option<Vec<TurnRead>> + 'a;
 
 /// What agents had read, as far as it is known.
@@ -32,7 +33,7 @@ pub struct KnownReads {
 pub enum UnknownReads {
     /// The record of the turn is no longer kept.
     NoLongerKept,
-    /// The turn is still open, in a process that nobody else can ask, or it left no record.
+    /// The turn is still open, where its notes cannot be read, or it left no record.
     NoRecord,
 }
 
@@ -123,6 +124,9 @@ fn look(root: &Root, open: &OpenTurns<'_>, turn: &TurnId) -> Result<Found> {
     Ok(match TurnRecord::load(root, turn)? {
         KeptTurn::Kept(record) => Ok(record.reads),
         KeptTurn::NoLongerKept => Err(UnknownReads::NoLongerKept),
-        KeptTurn::NeverKept => Err(UnknownReads::NoRecord),
+        KeptTurn::NeverKept => match left_turn::of_process(root, turn)? {
+            Some(turn) => Ok(named(root, turn.reads()?)),
+            None => Err(UnknownReads::NoRecord),
+        },
     })
 }

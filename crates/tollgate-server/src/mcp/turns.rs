@@ -13,7 +13,7 @@ use tollgate::error::Result;
 use tollgate::gate::Gate;
 use tollgate::name::{Agent, TurnId};
 use tollgate::path::FilePath;
-use tollgate::turn::{Session, Turn, TurnRead, TurnState};
+use tollgate::turn::{Session, Turn, TurnState};
 
 /// The number of running turns. Each may keep some megabytes for diffs, and a server that runs for weeks must not grow with
 /// turns that were never ended. The turn that was unused for longest is ended first.
@@ -151,12 +151,6 @@ impl Turns {
         }
         turn.touch();
         Some(turn)
-    }
-
-    /// What the agent of a running turn was shown.
-    pub(crate) fn reads_of(&self, id: &TurnId) -> Option<Vec<TurnRead>> {
-        let turn = lock(&self.running).get(id.as_str())?.clone();
-        turn.turn().reads().ok()
     }
 
     /// Removes the turn with this id. The turn ends when the returned reference is dropped.

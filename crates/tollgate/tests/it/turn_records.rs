@@ -158,6 +158,39 @@ fn a_turn_in_a_folder_leaves_the_same_record_also_if_nobody_ends_it() {
 }
 
 #[test]
+fn a_turn_that_its_process_has_left_gets_its_record_from_the_next_one() {
+    let world = World::new();
+    world.outsider_writes("a", "one\ntwo\n");
+    let agent = world.agent("blue");
+    let asked = Asked { model: Some("m".into()), ..Asked::default() };
+    world.gate.record_asked_turn(&agent.turn, asked).unwrap();
+    agent.reads_line("a", 1).reads("a").reads("a");
+    agent.writes("a", "own\n").done();
+    agent.reads("a");
+    let id = agent.turn.id().clone();
+    let expected = [read("a", "one\ntwo\n", false), read("a", "one\ntwo\n", true)];
+    // The turn goes on: others see what it has read, but nobody ends it.
+    let other = world.agent("red").turn;
+    assert_eq!(record(&world, &id), KeptTurn::NeverKept);
+    let none = |_: &TurnId| None;
+    let known = ReadsOfTurns::new(world.gate.workspace(), &none).of([(Some(&id), None)]).unwrap();
+    assert_eq!((known.reads.len(), known.unknown), (1, None), "the whole file counts");
+    // Its process is gone.
+    drop(agent);
+    let last = world.agent("red").turn;
+    let found = kept(&world, &id);
+    assert_eq!(reads(&found), expected);
+    assert_eq!(found.about.start.asked.model.as_deref(), Some("m"));
+    assert!(found.about.ended <= world.gate.workspace().now());
+    assert!(!world.root().join(".tollgate/open").join(id.as_str()).exists());
+    let own_record = fs::read(file(&world, &id)).unwrap();
+    world.gate.end_turn(other).unwrap();
+    world.gate.end_turn(last).unwrap();
+    drop(world.agent("red"));
+    assert_eq!(fs::read(file(&world, &id)).unwrap(), own_record, "it is written once");
+}
+
+#[test]
 fn a_later_format_is_refused_and_a_damaged_record_counts_as_deleted() {
     let world = World::new();
     world.outsider_writes("a", "a");
@@ -210,7 +243,10 @@ fn of_several_turns_what_was_read_before_a_moment_is_known_or_said_to_be_unknown
     let unknown = of(&[(Some(&id), None), (None, None)]);
     assert_eq!((unknown.reads.len(), unknown.unknown), (2, Some(UnknownReads::NoRecord)));
     let closed = ReadsOfTurns::new(workspace, &none).of([(Some(&id), None)]).unwrap();
-    assert_eq!((closed.reads.len(), closed.unknown), (0, Some(UnknownReads::NoRecord)));
+    assert_eq!((closed.reads.len(), closed.unknown), (2, None), "from the notes of the turn");
+    let never = TurnId::new().unwrap();
+    let never = ReadsOfTurns::new(workspace, &none).of([(Some(&never), None)]).unwrap();
+    assert_eq!((never.reads.len(), never.unknown), (0, Some(UnknownReads::NoRecord)));
 }
 
 #[test]

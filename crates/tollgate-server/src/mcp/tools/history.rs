@@ -8,7 +8,6 @@ use tollgate::history::content::Contents;
 use tollgate::history::ledger_name;
 use tollgate::history::listing::{PastChanges, Selection};
 use tollgate::history::turn::ReadsOfTurns;
-use tollgate::name::TurnId;
 
 use super::call::{ToolCall, done};
 use super::schema::{Input, Output, Shape};
@@ -135,8 +134,7 @@ fn blame(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
         ));
     };
     let lines = blamed(workspace, &name, path.as_path(), &bytes)?;
-    let open = |turn: &TurnId| call.connection.server().turns().reads_of(turn);
-    let mut reads = given.why.then(|| ReadsOfTurns::new(workspace, &open));
+    let mut reads = given.why.then(|| ReadsOfTurns::new(workspace, &|_| None));
     let ranges = match given.line {
         None => ranges(&lines, reads.as_mut())?,
         Some(line) => match line.checked_sub(1).and_then(|index| lines.get(index)) {

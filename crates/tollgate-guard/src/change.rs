@@ -44,6 +44,8 @@ pub enum Action {
     Write(Vec<u8>),
     /// The file is created with these bytes. It must not exist.
     Create(Vec<u8>),
+    /// The same, and its user may execute it.
+    CreateProgram(Vec<u8>),
     /// Old text is replaced with new text, several edits as one.
     Edit(Vec<Edit>),
     /// The file is deleted.
@@ -84,6 +86,7 @@ impl Action {
             Self::ByProgram { extent, .. } => *extent,
             Self::Write(_)
             | Self::Create(_)
+            | Self::CreateProgram(_)
             | Self::Delete
             | Self::MoveTo(_)
             | Self::CopyOf { .. }

@@ -174,7 +174,7 @@ impl Permit<'_> {
 /// Keeps the bytes that a plan writes, in the turn.
 pub(crate) fn keep_text(request: &Request<'_>, plan: &Plan) -> Result<()> {
     match &plan.operation {
-        Operation::Put { content: NewContent::Bytes(bytes), digest } => {
+        Operation::Put { content: NewContent::Bytes(bytes) | NewContent::Program(bytes), digest } => {
             request.turn.keep_text(*digest, bytes)
         }
         Operation::Put { content: NewContent::Copy(from), .. } => keep_text_of(request, from),
@@ -344,6 +344,9 @@ fn plan(
     };
     let operation = match (change.action, to) {
         (Action::Write(bytes) | Action::Create(bytes), _) => Operation::put(bytes),
+        (Action::CreateProgram(bytes), _) => {
+            Operation::Put { digest: Digest::of(&bytes), content: NewContent::Program(bytes) }
+        }
         (Action::Delete, _) => Operation::Remove,
         (Action::MoveTo(_), Some(to)) => Operation::MoveTo(to),
         (Action::MoveTo(_), None) => return Err(Fault::invalid("a move needs a target")),

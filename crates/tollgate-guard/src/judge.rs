@@ -64,7 +64,7 @@ pub(crate) fn judge(
 fn compared(request: &Request<'_>, way: &Way, change: &Change) -> Result<Judgement> {
     let extent = change.action.extent();
     let expected = match change.action {
-        Action::Create(_) => Expected::Absent,
+        Action::Create(_) | Action::CreateProgram(_) => Expected::Absent,
         _ => change.expected,
     };
     match expected {

@@ -97,9 +97,8 @@ enum Fate {
 impl Fate {
     fn of(change: &Change) -> Self {
         match (&change.action, change.expected) {
-            (Action::SetMode(_) | Action::Create(_), _) | (_, Expected::Hash(_) | Expected::Absent) => {
-                Self::Kept
-            }
+            (Action::SetMode(_) | Action::Create(_) | Action::CreateProgram(_), _)
+            | (_, Expected::Hash(_) | Expected::Absent) => Self::Kept,
             (action, _) if action.extent() == Extent::Part => Self::Kept,
             (Action::CopyOf { .. }, Expected::AtStart(_, CommandLook::ForAgent | CommandLook::ForItself)) => {
                 Self::Replaced

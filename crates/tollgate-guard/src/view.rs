@@ -250,6 +250,7 @@ fn plan(request: &Request<'_>, place: Place, action: Action, base: Base) -> Resu
         Action::SetMode(mode) => Operation::SetMode(mode),
         Action::Write(_)
         | Action::Create(_)
+        | Action::CreateProgram(_)
         | Action::Edit(_)
         | Action::MoveTo(_)
         | Action::ByProgram { .. } => {

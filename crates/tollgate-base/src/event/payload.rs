@@ -45,6 +45,9 @@ pub struct FileChanged {
     /// Whether its owner could be kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<FileOwner>,
+    /// It was deleted, and its user could execute it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub executable: bool,
     /// The author died before this line, and another process wrote it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub recovered: bool,

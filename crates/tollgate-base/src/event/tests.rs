@@ -60,6 +60,7 @@ fn all() -> Vec<(Event, &'static str, &'static str)> {
         moved_to: Some("b".into()),
         guarantee: Some(Guarantee::NoQuiet),
         owner: Some(FileOwner::Changed),
+        executable: true,
         recovered: true,
         took_us: Some(5),
         via: Some("run".into()),
@@ -91,7 +92,7 @@ fn all() -> Vec<(Event, &'static str, &'static str)> {
         ),
         (
             Event::Mutation(Mutation::File(whole), MutationStatus::Undone),
-            r#"{"id":"1","tool_name":"write_file","target_file":"a","hash_before":"sha256:HASH","hash_after":"sha256:HASH","moved_to":"b","guarantee":"no_quiet","owner":"changed","recovered":true,"took_us":5,"via":"run","level":"transaction"}"#,
+            r#"{"id":"1","tool_name":"write_file","target_file":"a","hash_before":"sha256:HASH","hash_after":"sha256:HASH","moved_to":"b","guarantee":"no_quiet","owner":"changed","executable":true,"recovered":true,"took_us":5,"via":"run","level":"transaction"}"#,
             r#"{"status":"UNDONE"}"#,
         ),
         (

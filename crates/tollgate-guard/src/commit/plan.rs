@@ -63,6 +63,8 @@ pub(crate) enum Operation {
 #[derive(Debug)]
 pub(crate) enum NewContent {
     Bytes(Vec<u8>),
+    /// Its user may execute it, if it is a new file.
+    Program(Vec<u8>),
     /// The bytes, the mode, the times and the attributes of this file, which a command has written.
     Copy(PathBuf),
     /// It becomes a symbolic link with this path in it.

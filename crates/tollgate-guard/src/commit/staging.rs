@@ -35,13 +35,17 @@ impl Staged {
         content: &NewContent,
     ) -> Result<Self> {
         // Private until it has the mode of its model. A new file gets the usual mode, less the umask.
-        let mode = if model.is_some() { Mode::RUSR | Mode::WUSR } else { Mode::from_raw_mode(0o666) };
+        let mode = match (model, content) {
+            (Some(_), _) => Mode::RUSR | Mode::WUSR,
+            (None, NewContent::Program(_)) => Mode::from_raw_mode(0o777),
+            (None, _) => Mode::from_raw_mode(0o666),
+        };
         let path = root.target_path(&change.target)?;
         let staged_at = root.staged(unfinished_name(stripe(&path), &change.id));
         let staged = |spot: &Spot, file, intent| Ok(Self { name: spot.name().to_owned(), file, intent });
         let create = |spot: &Spot| match content {
             NewContent::Link(path) => spot.create_link(path),
-            NewContent::Bytes(_) | NewContent::Copy(_) => spot.create(mode),
+            NewContent::Bytes(_) | NewContent::Program(_) | NewContent::Copy(_) => spot.create(mode),
         };
         let same_device = spot.folder().same_device(&root.stage);
         if same_device && (model.is_some() || !spot.folder().marks_new_files()?) {

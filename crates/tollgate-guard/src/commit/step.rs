@@ -147,7 +147,9 @@ impl FileStep {
         (self.aside, self.intent) = (Some(name), intent);
         let staged = self.staged.insert(file);
         self.ownership = match content {
-            NewContent::Bytes(bytes) => fill(root, staged, bytes, self.current.file.as_ref())?,
+            NewContent::Bytes(bytes) | NewContent::Program(bytes) => {
+                fill(root, staged, bytes, self.current.file.as_ref())?
+            }
             NewContent::Copy(from) => {
                 // A process that the command left behind may still write this file.
                 *digest = copy(root, staged, from)?;
@@ -447,11 +449,18 @@ impl FileStep {
         }
     }
 
+    fn deletes_a_program(&self) -> bool {
+        matches!(self.plan.operation, Operation::Remove)
+            && !self.plan.place.way.is_link
+            && self.model.is_some_and(|model| model.mode() & 0o100 != 0)
+    }
+
     pub(super) fn line(&self, request: &Request<'_>, took_us: Option<u64>) -> Entry {
         let Plan { place, operation, .. } = &self.plan;
         let lost_owner = self.ownership == Ownership::Lost;
         let change = FileChanged {
             moved_to: operation.moved_to().map(|to| to.relative.display().to_string()),
+            executable: self.deletes_a_program(),
             guarantee: Some(self.guarantee()),
             owner: lost_owner.then_some(FileOwner::Changed),
             took_us,

@@ -31,7 +31,7 @@ impl RunMerge {
         let RefusedRun { line, agent, time, wanted } = run;
         let span = |change: WantedChange| {
             let WantedChange { path, from, to } = change;
-            Span { path, before: to, after: from, lines: [line; 2] }
+            Span { path, before: to, after: from, executable: false, lines: [line; 2] }
         };
         let spans: Vec<Span> = wanted.files.into_iter().map(span).collect();
         let plan = Plan::of_spans(&Contents::of(workspace), &spans)?;

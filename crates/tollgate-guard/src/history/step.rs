@@ -47,6 +47,8 @@ pub struct Step {
     pub moved_to: Option<String>,
     /// What happened to the bytes.
     pub what: What,
+    /// It deleted a file that its user could execute.
+    pub executable: bool,
 }
 
 /// What a step does to bytes.
@@ -88,6 +90,7 @@ impl Step {
 
     fn of(line: &Line) -> Option<Self> {
         let Event::Mutation(mutation, MutationStatus::Applied) = &line.event else { return None };
+        let executable = matches!(mutation, Mutation::File(file) if file.executable);
         let (tool, path, moved_to, what) = match mutation {
             Mutation::File(FileChanged {
                 tool_name,
@@ -115,6 +118,7 @@ impl Step {
             path: path.clone(),
             moved_to,
             what,
+            executable,
         })
     }
 }

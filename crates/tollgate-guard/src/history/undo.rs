@@ -22,6 +22,8 @@ pub struct Span {
     pub before: Option<Digest>,
     /// What the last of them left.
     pub after: Option<Digest>,
+    /// One of them deleted the file, and its user could execute it.
+    pub executable: bool,
     /// The ledger lines of the first and the last of them.
     pub lines: [u64; 2],
 }
@@ -49,10 +51,12 @@ pub fn spans(steps: &[Step], is_selected: impl Fn(&Step) -> bool) -> Vec<Span> {
                 _ if !selected => {}
                 Some(span) if chain.goes_on && span.after == before => {
                     span.after = after;
+                    span.executable |= step.executable;
                     span.lines[1] = step.seq;
                 }
                 _ => {
-                    chain.spans.push(Span { path: path.to_owned(), before, after, lines: [step.seq; 2] });
+                    let (path, executable, lines) = (path.to_owned(), step.executable, [step.seq; 2]);
+                    chain.spans.push(Span { path, before, after, executable, lines });
                 }
             }
             chain.goes_on = selected;
@@ -310,7 +314,12 @@ fn undo_path(contents: &Contents<'_>, path: &str, spans: &[&Span]) -> Result<(Un
     if new.is_some() && new == bytes {
         return Ok(ends(UndoResult::Already));
     }
-    let action = new.clone().map_or(Action::Delete, Action::Write);
+    let is_program = |span: &&Span| span.executable && new.as_deref().map(Digest::of) == span.before;
+    let action = match &new {
+        None => Action::Delete,
+        Some(bytes) if disk.is_none() && spans.iter().any(is_program) => Action::CreateProgram(bytes.clone()),
+        Some(bytes) => Action::Write(bytes.clone()),
+    };
     let expected = digest.map_or(Expected::Absent, Expected::Hash);
     let change = Change::new(contents.path(path), action).expecting(expected);
     let result = UndoResult::Becomes { bytes: new, merged };

@@ -19,7 +19,9 @@ pub struct NotifySettings {
 impl Default for NotifySettings {
     fn default() -> Self {
         // One refusal is normal, and the agent redoes its change. Three in a row mean that it does not get on.
-        Self { command: Vec::new(), webhook: None, on: NoticeKind::ALL.to_vec(), refusals: 3 }
+        // Agents that share files overlap all day, and tell each other.
+        let on = vec![NoticeKind::Approval, NoticeKind::Breaker, NoticeKind::Refusals];
+        Self { command: Vec::new(), webhook: None, on, refusals: 3 }
     }
 }
 
@@ -40,9 +42,6 @@ pub enum NoticeKind {
     Breaker,
     /// An agent is refused again and again.
     Refusals,
-}
-
-impl NoticeKind {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Approval, Self::Breaker, Self::Refusals];
+    /// Several agents have changed the same file, in turns that go on.
+    Overlaps,
 }

@@ -1,15 +1,17 @@
 //! What deserves a notice, from what happens in the workspace. Pure.
 //!
 //! Invariants: a task that waits is told once, until it has been decided; what waited from the beginning is not told. An agent that is refused again and again is told
-//! once for each file, until it has written the file.
+//! once for each file, until it has written the file. Agents that have changed the same file are told once, as long as they go on.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tollgate::event::{Event, FileChanged, Mutation, RefusalStatus, WriteRefused};
 use tollgate::ledger::Line;
+use tollgate::name::Agent;
+use tollgate::overlap::Overlap;
 use tollgate::settings::{NoticeKind, NotifySettings};
 
 /// Refusals within this time count together.
@@ -26,15 +28,17 @@ pub(super) struct NoticeFilter {
     waiting: Option<BTreeSet<String>>,
     /// The refusals of an agent to a file, and whether they were told.
     refused: BTreeMap<(String, String), (VecDeque<Timestamp>, bool)>,
+    /// The files on which several agents worked at the last look, each with the agents that have changed it. `None` until the first look.
+    overlapping: Option<BTreeSet<(PathBuf, Vec<Agent>)>>,
 }
 
 impl NoticeFilter {
     pub(super) fn new(settings: NotifySettings, workspace: &Path) -> Self {
         let workspace = workspace.display().to_string();
-        Self { settings, workspace, waiting: None, refused: BTreeMap::new() }
+        Self { settings, workspace, waiting: None, refused: BTreeMap::new(), overlapping: None }
     }
 
-    fn wants(&self, kind: NoticeKind) -> bool {
+    pub(super) fn wants(&self, kind: NoticeKind) -> bool {
         self.settings.on.contains(&kind)
     }
 
@@ -45,6 +49,33 @@ impl NoticeFilter {
         let new = tasks.iter().filter(|(task, _)| !waited.contains(task) && self.wants(NoticeKind::Approval));
         new.map(|(task, title)| self.notice("approval.pending", json!({"task": task, "title": title})))
             .collect()
+    }
+
+    /// Several agents work on these files now: a notice for each that two of them have changed, unless that was so at the last look.
+    pub(super) fn overlaps(&mut self, files: &[Overlap]) -> Vec<Value> {
+        let key = |file: &Overlap| {
+            let mut agents: Vec<Agent> = file
+                .workers
+                .iter()
+                .filter(|worker| worker.changed)
+                .map(|worker| worker.agent.clone())
+                .collect();
+            agents.sort();
+            (agents.len() > 1).then(|| (file.path.clone(), agents))
+        };
+        let now = files.iter().filter_map(key).collect();
+        let Some(before) = self.overlapping.replace(now) else { return Vec::new() };
+        let new = files.iter().filter(|file| key(file).is_some_and(|key| !before.contains(&key)));
+        let about = |file: &Overlap| {
+            let workers: Vec<Value> = file
+                .workers
+                .iter()
+                .filter(|worker| worker.changed)
+                .map(|worker| json!({"agent": worker.agent, "lines": worker.lines, "tree": worker.tree}))
+                .collect();
+            json!({"file": file.path.to_string_lossy(), "agents": workers})
+        };
+        new.map(|file| self.notice("overlap.found", about(file))).collect()
     }
 
     /// A line was added to the ledger: the notice that it deserves, if any.
@@ -107,6 +138,8 @@ impl NoticeFilter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tollgate::name::TurnId;
+    use tollgate::overlap::Worker;
 
     fn filter(settings: NotifySettings) -> NoticeFilter {
         NoticeFilter::new(settings, Path::new("/w"))
@@ -135,6 +168,33 @@ mod tests {
         assert_eq!(filter.pending(&[task("a"), task("b")]).len(), 1);
         assert_eq!(filter.pending(&[]), [] as [Value; 0]);
         assert_eq!(filter.pending(&[task("a")]).len(), 1, "it waits again");
+    }
+
+    #[test]
+    fn agents_that_change_one_file_are_told_once_as_long_as_they_go_on() {
+        let mut filter = filter(NotifySettings::default());
+        let worker = |agent: &str, changed| Worker {
+            agent: agent.parse().unwrap(),
+            turn: TurnId::new().unwrap(),
+            tree: None,
+            changed,
+            lines: changed.then_some((3, 4)),
+            time: at(0),
+        };
+        let file = |path: &str, workers: Vec<Worker>| Overlap { path: path.into(), workers };
+        let both = |path: &str| file(path, vec![worker("red", true), worker("blue", true)]);
+        assert_eq!(filter.overlaps(&[both("old")]), [] as [Value; 0], "it was so before anybody looked");
+        let read = file("read", vec![worker("blue", true), worker("red", false)]);
+        assert_eq!(filter.overlaps(&[both("old"), read]), [] as [Value; 0], "one of them has only read it");
+        let told = filter.overlaps(&[both("old"), both("a")]);
+        let agents = json!([{"agent": "red", "lines": [3, 4], "tree": null}, {"agent": "blue", "lines": [3, 4], "tree": null}]);
+        let notice = json!({"event": "overlap.found", "workspace": "/w", "file": "a", "agents": agents});
+        assert_eq!(told, [notice]);
+        assert_eq!(filter.overlaps(&[both("a")]), [] as [Value; 0]);
+        let third = file("a", vec![worker("red", true), worker("blue", true), worker("green", true)]);
+        assert_eq!(filter.overlaps(&[third]).len(), 1, "one more agent");
+        assert_eq!(filter.overlaps(&[]), [] as [Value; 0]);
+        assert_eq!(filter.overlaps(&[both("a")]).len(), 1, "again");
     }
 
     #[test]

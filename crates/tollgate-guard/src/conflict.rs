@@ -4,7 +4,7 @@
 //! is in one file, named after the number of the line: a line of JSON with the hashes of the two texts, which are in the store of
 //! contents. Nothing depends on these files, so errors while they are written are ignored. A file is complete or does not exist.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -34,6 +34,9 @@ pub(crate) const MERGE_TOOL: &str = "merge_file";
 
 /// How long a merge waits while the file is being written, as a read does.
 const WAIT: Duration = Duration::from_millis(50);
+
+/// The length of a command that is kept, in bytes. A longer one has its input in its arguments.
+const COMMAND: usize = 64 << 10;
 
 /// The number of refusals that are kept. A diff has at most 4 KiB, so their diffs take 4 MiB.
 const MOST: usize = 1000;
@@ -78,8 +81,31 @@ struct RefusedWrite {
     /// If this is the first refusal of a command: all that the command wanted to change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     run: Option<WantedRun>,
+    /// And the command itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    command: Option<KeptCommand>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     dismissed: bool,
+}
+
+/// A refused command, to be run again.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct KeptCommand {
+    /// The program and its arguments.
+    words: Vec<EscapedPath>,
+    /// The folder in which it ran.
+    folder: EscapedPath,
+}
+
+/// A refused command, to be run again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefusedCommand {
+    /// The number of the ledger line of its first refusal.
+    pub line: u64,
+    /// The program and its arguments.
+    pub words: Vec<OsString>,
+    /// The folder in which it ran.
+    pub folder: PathBuf,
 }
 
 /// A change of a file that was not made.
@@ -111,12 +137,20 @@ pub(crate) struct RefusedRun {
 }
 
 impl RefusedWrite {
+    /// Of this agent, for this file.
+    fn of(agent: Agent, target: PathBuf, time: Timestamp) -> Self {
+        let target = EscapedPath(target);
+        let (changed_by, diff, read, wanted, run, command) = (None, None, None, None, None, None);
+        Self { agent, target, time, changed_by, diff, read, wanted, run, command, dismissed: false }
+    }
+
     /// Whether there is anything to keep but what the ledger says.
     fn says_something(&self) -> bool {
         self.changed_by.is_some()
             || self.diff.is_some()
             || self.wanted.is_some()
             || self.run.is_some()
+            || self.command.is_some()
             || self.dismissed
     }
 
@@ -169,13 +203,58 @@ pub(crate) fn refused_run(
     line: Option<u64>,
     agent: Option<&Agent>,
 ) -> Result<Option<RefusedRun>> {
-    let lines = line.map_or_else(|| newest_first(root), |line| Ok(vec![line]))?;
-    for line in lines {
-        if let Some(kept) = read(root, line)?
-            && let Some(wanted) = kept.run
-            && agent.is_none_or(|agent| *agent == kept.agent)
-        {
-            return Ok(Some(RefusedRun { line, agent: kept.agent, time: kept.time, wanted }));
+    newest(root, line, agent, |line, kept| {
+        Some(RefusedRun { line, agent: kept.agent, time: kept.time, wanted: kept.run? })
+    })
+}
+
+/// Keeps a refused command, if running it again may help: all its refusals are about files that were changed, or that are being changed.
+/// Whether it is kept.
+pub(crate) fn keep_command(
+    root: &Root,
+    agent: &Agent,
+    refused: &Refused,
+    words: &[OsString],
+    folder: &Path,
+) -> Result<bool> {
+    let first = &refused.refusals()[0];
+    let passes = |refusal: &Refusal| matches!(refusal.reason, Reason::Stale(_) | Reason::Busy { .. });
+    let length: usize = words.iter().map(|word| word.len()).sum();
+    let Some(line) = refused.line().filter(|_| length <= COMMAND && refused.refusals().iter().all(passes))
+    else {
+        return Ok(false);
+    };
+    let kept = read(root, line)?
+        .unwrap_or_else(|| RefusedWrite::of(agent.clone(), root.key(&first.path), root.now()));
+    let words = words.iter().map(|word| EscapedPath(word.into())).collect();
+    let command = KeptCommand { words, folder: EscapedPath(folder.to_owned()) };
+    Ok(RefusedWrite { command: Some(command), ..kept }.write(root, line).is_some())
+}
+
+/// The refused command with this line, or the newest one: of this agent, or of any.
+pub(crate) fn refused_command(
+    root: &Root,
+    line: Option<u64>,
+    agent: Option<&Agent>,
+) -> Result<Option<RefusedCommand>> {
+    newest(root, line, agent, |line, kept| {
+        let KeptCommand { words, folder } = kept.command?;
+        let words = words.into_iter().map(|word| word.0.into_os_string()).collect();
+        Some(RefusedCommand { line, words, folder: folder.0 })
+    })
+}
+
+/// What is looked for in the refusal with this line, or in the newest one that has it: of this agent, or of any.
+fn newest<T>(
+    root: &Root,
+    line: Option<u64>,
+    agent: Option<&Agent>,
+    look: impl Fn(u64, RefusedWrite) -> Option<T>,
+) -> Result<Option<T>> {
+    for line in line.map_or_else(|| newest_first(root), |line| Ok(vec![line]))? {
+        let kept = read(root, line)?.filter(|kept| agent.is_none_or(|agent| *agent == kept.agent));
+        if let Some(found) = kept.and_then(|kept| look(line, kept)) {
+            return Ok(Some(found));
         }
     }
     Ok(None)
@@ -184,16 +263,11 @@ pub(crate) fn refused_run(
 /// What a refusal has found. `None` if the file is not stale.
 fn found(request: &Request<'_>, refusal: &Refusal) -> Option<RefusedWrite> {
     let Reason::Stale(stale) = &refusal.reason else { return None };
+    let target = request.key(&refusal.path);
     Some(RefusedWrite {
-        agent: request.turn.agent().clone(),
-        target: EscapedPath(request.key(&refusal.path)),
-        time: request.root.now(),
         changed_by: stale.changed_by.clone(),
         diff: stale.diff.clone(),
-        read: None,
-        wanted: None,
-        run: None,
-        dismissed: false,
+        ..RefusedWrite::of(request.turn.agent().clone(), target, request.root.now())
     })
 }
 
@@ -203,20 +277,11 @@ pub(crate) fn dismiss(root: &Root, line: &Line) -> Result<()> {
         return Err(Fault::invalid(format!("line {} is not a refusal", line.seq)));
     };
     let kept = match (read(root, line.seq)?, &line.agent) {
-        (Some(kept), _) => RefusedWrite { dismissed: true, ..kept },
-        (None, Some(agent)) => RefusedWrite {
-            agent: agent.clone(),
-            target: EscapedPath(refused.target_file.clone().into()),
-            time: line.time,
-            changed_by: None,
-            diff: None,
-            read: None,
-            wanted: None,
-            run: None,
-            dismissed: true,
-        },
+        (Some(kept), _) => kept,
+        (None, Some(agent)) => RefusedWrite::of(agent.clone(), refused.target_file.clone().into(), line.time),
         (None, None) => return Err(Fault::invalid(format!("line {} names no agent", line.seq))),
     };
+    let kept = RefusedWrite { dismissed: true, ..kept };
     let file = file(root, line.seq);
     let text = serde_json::to_vec(&kept).map_err(|error| Fault::invalid(error.to_string()))?;
     replace_file(&file, &text, Durability::Fast)
@@ -262,17 +327,10 @@ pub(crate) fn merge_newest(
     key: &Path,
     agent: Option<&Agent>,
 ) -> Result<std::result::Result<Merge, NoMerge>> {
-    let mut found = None;
-    for line in newest_first(root)? {
-        if let Some(kept) = read(root, line)?
-            && let Some(wanted) = kept.wanted
-            && *kept.target == *key
-            && agent.is_none_or(|agent| *agent == kept.agent)
-        {
-            found = Some((line, kept, wanted));
-            break;
-        }
-    }
+    let found = newest(root, None, agent, |line, kept| {
+        let wanted = kept.wanted.filter(|_| *kept.target == *key)?;
+        Some((line, kept, wanted))
+    })?;
     let Some((line, kept, wanted)) = found else { return Ok(Err(NoMerge::NothingRefused)) };
     let Some(wanted) = text(root, Some(wanted))? else { return Ok(Err(NoMerge::NoLongerKept)) };
     let Some(base) = text(root, kept.read)? else {
@@ -310,10 +368,10 @@ fn on_disk(root: &Root, path: &FilePath) -> Result<(FileState, Option<Vec<u8>>)>
     })
 }
 
-/// Forgets what a refused write wanted, because its merge was written.
+/// Forgets what a refused write wanted, and the command, because it was made.
 pub(crate) fn forget_texts(root: &Root, line: u64) {
     if let Ok(Some(kept)) = read(root, line) {
-        RefusedWrite { read: None, wanted: None, run: None, ..kept }.write(root, line);
+        RefusedWrite { read: None, wanted: None, run: None, command: None, ..kept }.write(root, line);
     }
 }
 
@@ -366,15 +424,9 @@ mod tests {
 
     fn refused(root: &Root, line: u64) -> RefusedWrite {
         RefusedWrite {
-            agent: "blue".parse().unwrap(),
-            target: EscapedPath("a b/ü".into()),
-            time: root.now(),
-            changed_by: None,
             diff: Some("-a\n+b\n".to_owned()),
-            read: None,
             wanted: Some(Digest::of(&line.to_le_bytes())),
-            run: None,
-            dismissed: false,
+            ..RefusedWrite::of("blue".parse().unwrap(), "a b/ü".into(), root.now())
         }
     }
 

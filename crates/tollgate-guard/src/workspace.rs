@@ -2,6 +2,7 @@
 //!
 //! Opening a workspace heals what a crash left. Changes by agents go through [`crate::gate`].
 
+use std::ffi::OsString;
 use std::fmt;
 use std::fs::Metadata;
 use std::ops::Deref;
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 pub use crate::conflict::RefusedTexts;
-use crate::conflict::{self, Conflict};
+use crate::conflict::{self, Conflict, RefusedCommand};
 use crate::content::Content;
 use crate::folder::{self, Listing};
 use crate::git_rules;
@@ -24,7 +25,7 @@ use crate::path::FilePath;
 pub use crate::place::canonical;
 use crate::place::{LastLink, Located};
 use crate::recovery::{self, RecoveryEntry, Swept};
-use crate::refusal::{Outcome, Reason};
+use crate::refusal::{Outcome, Reason, Refused};
 use crate::retention;
 pub use crate::root::{Options, Root, canonical_root};
 use crate::session::Known;
@@ -37,6 +38,7 @@ use crate::turn_life;
 use tollgate_base::digest::Digest;
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::ledger::Line;
+use tollgate_base::name::Agent;
 
 /// An open workspace. Clones share it, and threads may too.
 #[derive(Clone)]
@@ -172,6 +174,26 @@ impl Workspace {
     /// The details of the refused write with this ledger line, if they are still kept.
     pub fn conflict(&self, seq: u64) -> Result<Option<Conflict>> {
         conflict::conflict(self, seq)
+    }
+
+    /// Keeps a refused command and the folder in which it ran, if running it again may help. Whether it is kept.
+    pub fn keep_refused_command(
+        &self,
+        agent: &Agent,
+        refused: &Refused,
+        words: &[OsString],
+        folder: &Path,
+    ) -> Result<bool> {
+        conflict::keep_command(self, agent, refused, words, folder)
+    }
+
+    /// The refused command with this ledger line, or the newest one: of this agent, or of any. `None` if none is kept.
+    pub fn refused_command(
+        &self,
+        line: Option<u64>,
+        agent: Option<&Agent>,
+    ) -> Result<Option<RefusedCommand>> {
+        conflict::refused_command(self, line, agent)
     }
 
     /// Notes that a person has dismissed a refusal, so that nobody is asked to do anything about it. `line` is its ledger line.

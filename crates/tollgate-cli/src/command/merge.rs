@@ -150,8 +150,8 @@ fn merge_run(
     }
 }
 
-/// The agent whose refused write is merged: the one that is named, or that of the turn. A person merges that of any agent.
-fn whose(invocation: &Invocation) -> Result<Option<Agent>, CliError> {
+/// The agent whose refused write or run is meant: the one that is named, or that of the turn. A person means that of any agent.
+pub(super) fn whose(invocation: &Invocation) -> Result<Option<Agent>, CliError> {
     if invocation.turn_id()?.is_some() {
         return Ok(invocation.writer());
     }

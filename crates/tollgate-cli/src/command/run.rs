@@ -10,6 +10,7 @@ use std::process::{Command, exit};
 
 use clap::{Args, ValueEnum};
 use serde_json::Value;
+use tollgate::conflict::RefusedCommand;
 use tollgate::error::{Fault, MissingKind};
 use tollgate::gate::Gate;
 use tollgate::history::refused::RunMerge;
@@ -24,6 +25,8 @@ use tollgate_run::{
 
 use crate::answer::{Answer, Form, Reply};
 use crate::carrier;
+use crate::command::merge::whose;
+use crate::command::past;
 use crate::error::CliError;
 use crate::invocation::Invocation;
 use crate::output;
@@ -40,13 +43,17 @@ const REFUSED: u8 = 75;
 /// someone else has changed one of these files since, nothing is written, and stderr has one line of JSON for each such
 /// file. Folders that git ignores are not guarded.
 ///
+/// With --retry, the command of a refused run is run again, in the folder in which it ran, on the files as they are now. LINE is the
+/// number of the ledger line of its refusal; without it, the newest refused run is meant. The other options are those of this call.
+///
 /// The exit code is that of the command. 75: tollgate refused its changes. 125: tollgate failed. 126 and 127: the command
 /// cannot be executed, or was not found.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example
   tollgate run -- sed -i s/old/new/ src/a.rs
-  tollgate run --agent blue -- make")]
+  tollgate run --agent blue -- make
+  tollgate run --retry")]
 pub(crate) struct RunArgs {
     /// How well the command is guarded
     #[arg(long, value_enum, default_value_t = ModeWord::Auto)]
@@ -60,6 +67,9 @@ pub(crate) struct RunArgs {
     /// Guard call by call, for a command that keeps running or leaves processes behind
     #[arg(long)]
     keep_running: bool,
+    /// Run the command of a refused run again
+    #[arg(long, value_name = "LINE", num_args = 0..=1, conflicts_with = "command")]
+    retry: Option<Option<u64>>,
     /// Write what the command read and wrote to this file, as JSON
     #[arg(long, value_name = "FILE", hide_short_help = true, value_hint = clap::ValueHint::FilePath)]
     record: Option<PathBuf>,
@@ -77,7 +87,7 @@ pub(crate) struct RunArgs {
     #[arg(long, hide = true)]
     prefixed: bool,
     /// The command and its arguments
-    #[arg(required = true, last = true, value_name = "COMMAND", value_hint = clap::ValueHint::CommandWithArguments)]
+    #[arg(required_unless_present = "retry", last = true, value_name = "COMMAND", value_hint = clap::ValueHint::CommandWithArguments)]
     command: Vec<OsString>,
 }
 
@@ -109,14 +119,15 @@ pub(crate) fn run(invocation: &Invocation, args: &RunArgs) -> Result<Answer, Cli
     if args.prefixed {
         return Ok(run_prefixed(invocation, &args.command[0], args.command.get(1)));
     }
+    let again = args.retry.map(|line| refused_command(invocation, line)).transpose()?;
     if invocation.surroundings().run.is_some() {
-        return Ok(replace_this_process(&args.command));
+        return Ok(replace_this_process(again.as_ref().map_or(&args.command, |again| &again.words)));
     }
     let agent = claimant(invocation, args)?;
     let turn = args.by_hook.as_deref().zip(invocation.turn_id()?);
     let carrier = || carrier::carrier(agent.as_ref(), turn.as_ref().map(|(folder, id)| (*folder, id)));
     match supervisor::split(&carrier).map_err(CliError::RunFailed)? {
-        Side::Supervisor(supervisor) => supervise(invocation, args, supervisor),
+        Side::Supervisor(supervisor) => supervise(invocation, args, again, supervisor),
         Side::Front(None) => Err(CliError::RunFailed(words::run_killed())),
         Side::Front(Some(end)) => {
             if let RunEnd::Killed(signal) = end {
@@ -125,6 +136,15 @@ pub(crate) fn run(invocation: &Invocation, args: &RunArgs) -> Result<Answer, Cli
             exit(i32::from(end.code()))
         }
     }
+}
+
+/// The refused command that is to be run again. An agent runs its own commands only.
+fn refused_command(invocation: &Invocation, line: Option<u64>) -> Result<RefusedCommand, CliError> {
+    let found = match past::recorded(invocation)? {
+        Some(workspace) => workspace.refused_command(line, whose(invocation)?.as_ref())?,
+        None => None,
+    };
+    found.ok_or_else(|| CliError::RunFailed(words::no_refused_command(line)))
 }
 
 /// Runs the text of an agent program that puts `tollgate run --prefixed` in front of all its commands.
@@ -154,8 +174,13 @@ fn replace_this_process(command: &[OsString]) -> Answer {
 
 /// Runs the command, prints what there is to say, lets the process in front end, and waits for processes that the command
 /// has left behind.
-fn supervise(invocation: &Invocation, args: &RunArgs, supervisor: Supervisor) -> ! {
-    let ran = guarded(invocation, args, &supervisor).map_err(|error| match error {
+fn supervise(
+    invocation: &Invocation,
+    args: &RunArgs,
+    again: Option<RefusedCommand>,
+    supervisor: Supervisor,
+) -> ! {
+    let ran = guarded(invocation, args, again, &supervisor).map_err(|error| match error {
         CliError::Fault(fault) => CliError::RunFailed(fault),
         error => error,
     });
@@ -223,6 +248,7 @@ struct TurnOfRun {
 fn guarded(
     invocation: &Invocation,
     args: &RunArgs,
+    again: Option<RefusedCommand>,
     supervisor: &Supervisor,
 ) -> Result<(Answer, RunEnd, UnfinishedRun), CliError> {
     let gate = invocation.gate()?;
@@ -249,8 +275,11 @@ fn guarded(
     let beside = gate.workspace().trees_beside(turn.session())?;
     closed.extend(beside.closed);
     open.extend(beside.open);
+    let retried = again.as_ref().map(|again| again.line);
+    let (command, folder) =
+        again.map_or_else(|| (args.command.clone(), folder), |again| (again.words, again.folder));
     let request = RunRequest {
-        command: args.command.clone(),
+        command,
         folder,
         mode: args.mode.into(),
         changed_read: if args.serial { ChangedRead::Refuse } else { ChangedRead::Note },
@@ -275,7 +304,10 @@ fn guarded(
         // The changes of the command are made, so the exit code must not say otherwise.
         outcome.notes.push(RunNote::NotRecorded(fault.to_string()));
     }
-    let answer = answer(invocation, args, &gate, &outcome)?;
+    if let (Some(line), None) = (retried, &outcome.refused) {
+        RunMerge::forget(gate.workspace(), line);
+    }
+    let answer = answer(invocation, &request, &gate, &outcome)?;
     Ok((answer, outcome.end, (outcome.after, gate, TurnOfRun { turn, is_lone })))
 }
 
@@ -296,23 +328,27 @@ fn claimant(invocation: &Invocation, args: &RunArgs) -> Result<Option<Agent>, Cl
 
 fn answer(
     invocation: &Invocation,
-    args: &RunArgs,
+    request: &RunRequest<'_>,
     gate: &Gate,
     outcome: &RunOutcome,
 ) -> Result<Answer, CliError> {
     let reader = if stderr().is_terminal() { NoteReader::Person } else { NoteReader::Program };
     let mut notes = words::run_notes(outcome, reader);
     if let end @ (RunEnd::NotFound | RunEnd::NotExecutable) = outcome.end {
-        notes = words::did_not_start(&args.command[0], end);
+        notes = words::did_not_start(&request.command[0], end);
     }
     let code = match &outcome.refused {
         None => outcome.end.code(),
         Some(refused) => {
             let kept =
                 refused.line().map_or(Ok(None), |line| RunMerge::find(gate.workspace(), Some(line), None))?;
-            let kept = kept.filter(|kept| kept.plan.conflicts().next().is_none());
-            notes =
-                words::run_refused(&invocation.viewpoint(), outcome.level, refused, kept.as_ref(), &notes);
+            let merge = kept.filter(|kept| kept.left_out == 0 && kept.plan.conflicts().next().is_none());
+            let agent = request.turn.agent();
+            let is_kept =
+                gate.workspace().keep_refused_command(agent, refused, &request.command, &request.folder)?;
+            let again = refused.line().filter(|_| is_kept);
+            let view = invocation.viewpoint();
+            notes = words::run_refused(&view, outcome.level, refused, merge.as_ref(), again, &notes);
             REFUSED
         }
     };

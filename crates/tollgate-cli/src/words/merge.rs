@@ -57,8 +57,9 @@ pub(crate) fn run_merge_notes(merge: &RunMerge) -> String {
     let left_out = match merge.left_out {
         0 => String::new(),
         some => format!(
-            "\nnote: {} not kept (links, modes, large files): to have these, too, run the command again",
-            counted(some, "change was", "changes were")
+            "\nnote: {} not kept (links, modes, large files): to have these, too, run `tollgate run --retry {}` instead",
+            counted(some, "change was", "changes were"),
+            merge.line
         ),
     };
     format!(
@@ -67,7 +68,7 @@ pub(crate) fn run_merge_notes(merge: &RunMerge) -> String {
     )
 }
 
-pub(crate) const RUN_CONFLICTS: &str = "refused: some of these files cannot be merged, so nothing was\nhint: run the command again, on the files as they are now";
+pub(crate) const RUN_CONFLICTS: &str = "refused: some of these files cannot be merged, so nothing was\nhint: run the command again, on the files as they are now: `tollgate run --retry`";
 
 pub(crate) const NO_REFUSED_RUN: &str = "refused: no refused run is kept whose changes could be merged\nhint: run the command again, on the files as they are now";
 

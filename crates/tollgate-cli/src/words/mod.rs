@@ -80,7 +80,9 @@ pub(crate) use recovery::{
     nothing_to_undo, to_restore, to_undo, undo_conflicts, undo_of_another, undo_without_name,
 };
 pub(crate) use refusal::refused;
-pub(crate) use run::{NoteReader, did_not_start, no_prologue, run_killed, run_notes, run_refused};
+pub(crate) use run::{
+    NoteReader, did_not_start, no_prologue, no_refused_command, run_killed, run_notes, run_refused,
+};
 pub(crate) use serve::{NOTIFY_NOT_TRUSTED, agent_of_server, serving};
 pub(crate) use status::{missing_vault, status, unfinished_files};
 pub(crate) use task::{

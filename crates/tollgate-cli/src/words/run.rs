@@ -20,18 +20,29 @@ pub(crate) fn run_killed() -> Fault {
     )
 }
 
+/// No refused command can be run again.
+pub(crate) fn no_refused_command(line: Option<u64>) -> Fault {
+    let which = line.map_or(String::new(), |line| format!(" under line {line}"));
+    Fault::invalid_with_hint(
+        format!("no refused command of yours is kept{which}"),
+        "give the command itself: `tollgate run -- COMMAND`",
+    )
+}
+
 /// The file that says how to guard a command is gone.
 pub(crate) fn no_prologue() -> &'static str {
     "error: tollgate cannot guard this command, because its hook has not prepared it; the command did not run\n\
      hint: run the command again"
 }
 
-/// One payload for each line, then text for people.
+/// One payload for each line, then text for people. `merge`: of all that the command wanted to change, if it is clean. `again`: the line
+/// under which the command is kept.
 pub(crate) fn run_refused(
     view: &Viewpoint,
     level: RunLevel,
     refusal: &Refused,
-    kept: Option<&RunMerge>,
+    merge: Option<&RunMerge>,
+    again: Option<u64>,
     notes: &str,
 ) -> String {
     let mut lines: Vec<String> = refusal.payloads().iter().map(json_line).collect();
@@ -46,12 +57,16 @@ pub(crate) fn run_refused(
         }
     };
     lines.push(format!("note: {made}"));
-    if let Some(kept) = kept {
-        lines.push(format!(
-            "hint: run `tollgate merge --run {}` to see what the command wanted to change, merged with what is on disk now, or run the \
-             command again",
-            kept.line
-        ));
+    match (merge, again) {
+        (Some(merge), _) => lines.push(format!(
+            "hint: run `tollgate merge --run {}` to see what the command wanted to change, merged with what is on disk now; \
+             nothing of it is in conflict, so the command need not run again",
+            merge.line
+        )),
+        (None, Some(line)) => lines.push(format!(
+            "hint: run `tollgate run --retry {line}` to run the same command again, on the files as they are now"
+        )),
+        (None, None) => {}
     }
     lines.join("\n")
 }

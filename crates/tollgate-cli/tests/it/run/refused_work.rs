@@ -52,7 +52,10 @@ fn what_a_refused_command_wanted_is_merged_and_written_as_a_whole() {
 fn a_conflict_writes_nothing_and_says_to_run_the_command_again() {
     let world = World::new();
     let stderr = refused(&world, WORK, "ONE\ntwo\nthree\nfour\n");
-    assert!(!stderr.contains("tollgate merge --run"), "{stderr}");
+    assert!(
+        !stderr.contains("tollgate merge --run") && stderr.contains("hint: run `tollgate run --retry "),
+        "{stderr}"
+    );
     let shown = world.run("merge --run --write").is(1);
     assert!(shown.stdout().contains("`f` cannot be merged"), "{shown}");
     assert!(shown.stderr().contains("hint: run the command again"), "{shown}");
@@ -96,8 +99,31 @@ fn the_work_of_git_and_of_commands_that_were_refused_otherwise_is_not_offered() 
     world.run("merge --run").is(1);
     world.puts(".git/hooks/x", "");
     let stderr = refused(&world, "sed -i s/one/1/ f; rm .git/hooks/x", "one\ntwo\nthree\n4\n");
-    assert!(!stderr.contains("tollgate merge --run"), "{stderr}");
+    assert!(!stderr.contains("tollgate merge --run") && !stderr.contains("--retry"), "{stderr}");
     assert!(format!("{}", world.run("merge --run 99")).starts_with("exit 1"));
+}
+
+#[test]
+fn the_same_command_runs_again_in_its_folder_and_its_refusal_is_done_with() {
+    let world = World::new();
+    world.puts("sub/x", "");
+    let script = "cd sub; touch ran; cd ..; sed -i s/one/1/ f; printf '%s' \"$0\" > 'a b'";
+    let stderr = refused(&world, script, "one and more\ntwo\nthree\nfour\n");
+    let line = stderr.split("tollgate run --retry ").nth(1).unwrap().split('`').next().unwrap();
+    fs::write(world.tmp().join("go"), "").unwrap();
+    let retry = |agent: &str, of: &[&str]| {
+        let words = ["run", "--agent", agent, "--retry"];
+        world.tollgate(words.iter().chain(of)).folder(world.path("sub")).everywhere().ends()
+    };
+    let other = retry("red", &[]).is(125);
+    assert!(other.stderr().contains("no refused command of yours is kept"), "{other}");
+    retry("blue", &[]).is(0);
+    world.holds("f", "1 and more\ntwo\nthree\nfour\n");
+    world.holds("a b", "sh");
+    assert!(world.path("sub/ran").exists());
+    let again = retry("blue", &[line]).is(125);
+    assert!(again.stderr().contains("hint: give the command itself"), "{again}");
+    world.run(&format!("merge --run {line}")).is(1);
 }
 
 /// Only what an agent has done itself, and a person everything.

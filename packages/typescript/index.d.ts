@@ -67,6 +67,39 @@ export interface Task {
   [key: string]: unknown;
 }
 
+/** A change of one or several files, with the keys of `tollgate history --json`. */
+export interface PastChange {
+  seq: number;
+  time: string;
+  agent: string | null;
+  turn: string | null;
+  via: string;
+  paths: string[];
+  /** `null` if it is not known; `unknown` says why. */
+  added: number | null;
+  removed: number | null;
+  task?: string;
+  moved?: { from: string; to: string }[];
+  unknown?: string;
+}
+
+/** A line of a file and who wrote it, with the keys of `tollgate blame --json`. */
+export interface BlamedLine {
+  line: number;
+  text: string;
+  by: 'agent' | 'somebody_else' | 'commit' | 'before' | 'not_kept';
+  agent: string | null;
+  seq: number | null;
+  turn: string | null;
+  time?: string;
+  task?: string;
+  commit?: string;
+  author?: string;
+  reads?: { path: string; hash: string; whole: boolean; time: string }[];
+  reads_unknown?: string;
+  [key: string]: unknown;
+}
+
 /** What must be on disk: a SHA-256, or `absent` if the file must not exist. Overrides what the turn knows. */
 export interface Expectation {
   expectedHash?: string;
@@ -88,6 +121,13 @@ export class Workspace {
   turn(options?: { agent?: string }): Promise<Turn>;
   /** The tasks of the workspace. With `create`, makes the folders if they are missing. */
   vault(options?: { create?: boolean }): Promise<Vault>;
+  /** What agents have changed, the newest first. With a path, only changes of that file, also under its earlier names. */
+  history(
+    path?: string,
+    options?: { agent?: string; task?: string; since?: Date | string; limit?: number },
+  ): Promise<PastChange[]>;
+  /** Who wrote each line of a file; with `why`, also what the agent of the line had read before. Not a read of the file. */
+  blame(path: string, options?: { why?: boolean }): Promise<BlamedLine[]>;
 }
 
 /** A file as it was read. */

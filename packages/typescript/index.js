@@ -66,6 +66,15 @@ class Workspace {
   async vault({ create = false } = {}) {
     return new Vault(await call((await this.#native()).vault(create)));
   }
+
+  async history(path, { agent, task, since, limit } = {}) {
+    const from = since instanceof Date ? since.toISOString() : since;
+    return json((await this.#native()).history(path, agent, task, from, limit));
+  }
+
+  async blame(path, { why = false } = {}) {
+    return json((await this.#native()).blame(path, why));
+  }
 }
 
 /** What a claim needs of a turn. */

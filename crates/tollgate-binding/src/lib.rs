@@ -13,12 +13,14 @@ mod environment;
 mod failure;
 mod open_claim;
 mod own_process;
+mod past;
 mod turn_handle;
 mod vault_handle;
 mod workspace_handle;
 
 pub use claim_handle::{ClaimEnd, ClaimHandle};
 pub use failure::{Answered, CallFailure};
+pub use past::PastSelection;
 pub use turn_handle::{FileRead, TurnHandle};
 pub use vault_handle::{Missing, VaultHandle};
 pub use workspace_handle::WorkspaceHandle;

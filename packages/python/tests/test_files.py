@@ -257,6 +257,38 @@ def test_a_turn_that_nobody_keeps_ends(workspace, folder):
     assert [line["action_type"] for line in ledger(folder)] == ["TURN_STARTED", "TURN_ENDED"]
 
 
+def test_history_and_blame_say_who_did_what_after_reading_what(workspace, folder):
+    (folder / "notes.md").write_text("theirs\n")
+    with workspace.turn(agent="blue") as turn:
+        turn.write("notes.md", turn.read("notes.md").text + "blue\n")
+        turn.move_file("notes.md", "moved.md")
+    with workspace.turn(agent="red") as turn:
+        turn.create("other.md", "red\n")
+    changes = workspace.history("moved.md")
+    assert [(change["via"], change["paths"], change["agent"]) for change in changes] == [
+        ("move_file", ["moved.md"], "blue"),
+        ("write_file", ["notes.md"], "blue"),
+    ]
+    assert (changes[1]["added"], changes[1]["removed"]) == (1, 0)
+    assert [change["agent"] for change in workspace.history(limit=1)] == ["red"]
+    assert workspace.history(agent="red", since="2026-01-01T00:00:00Z") == workspace.history(limit=1)
+    assert workspace.history(since="2999-01-01T00:00:00Z") == []
+    lines = workspace.blame("moved.md", why=True)
+    assert [(line["text"], line["by"], line["agent"]) for line in lines] == [("theirs", "before", None), ("blue", "agent", "blue")]
+    assert lines[1]["seq"] == changes[1]["seq"]
+    assert [(read["path"], read["hash"]) for read in lines[1]["reads"]] == [("notes.md", sha256("theirs\n"))]
+    assert "reads" not in workspace.blame("moved.md")[1]
+    for call in [
+        lambda: workspace.blame("../outside"),
+        lambda: workspace.blame(".tollgate/ledger.jsonl"),
+        lambda: workspace.history(".tollgate/ledger.jsonl"),
+    ]:
+        with pytest.raises(tollgate.Refused):
+            call()
+    with pytest.raises(tollgate.Fault, match="yesterday"):
+        workspace.history(since="yesterday")
+
+
 def test_the_command_is_in_the_wheel(folder):
     command = Path(sys.executable).parent / "tollgate"
     assert command.read_bytes()[:4] == b"\x7fELF"

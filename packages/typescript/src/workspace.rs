@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use napi::bindgen_prelude::*;
 use napi_derive::napi;
-use tollgate_binding::{Missing, TurnHandle, VaultHandle, WorkspaceHandle};
+use serde_json::Value;
+use tollgate_binding::{Missing, PastSelection, TurnHandle, VaultHandle, WorkspaceHandle};
 
-use crate::job::{Job, job};
+use crate::job::{Job, job, json_job};
 use crate::turn::NativeTurn;
 use crate::vault::NativeVault;
 
@@ -36,5 +37,25 @@ impl NativeWorkspace {
     pub fn vault(&self, create: bool) -> AsyncTask<Job<VaultHandle, NativeVault>> {
         let (workspace, missing) = (self.0.clone(), if create { Missing::Create } else { Missing::Fails });
         job(move || VaultHandle::open(&workspace, missing), NativeVault)
+    }
+
+    #[napi]
+    pub fn history(
+        &self,
+        path: Option<String>,
+        agent: Option<String>,
+        task: Option<String>,
+        since: Option<String>,
+        limit: Option<u32>,
+    ) -> AsyncTask<Job<Value, String>> {
+        let workspace = self.0.clone();
+        let selection = PastSelection { path: path.map(PathBuf::from), agent, task, since, limit };
+        json_job(move || workspace.history(&selection))
+    }
+
+    #[napi]
+    pub fn blame(&self, path: String, why: bool) -> AsyncTask<Job<Value, String>> {
+        let workspace = self.0.clone();
+        json_job(move || workspace.blame(&PathBuf::from(path), why))
     }
 }

@@ -241,6 +241,39 @@ test('a synchronous write blocks the event loop, so a file that only the event l
   assert.equal(readFileSync(join(root, 'f'), 'utf8'), 'y');
 });
 
+test('history and blame say who did what after reading what', async (t) => {
+  const root = folder(t);
+  writeFileSync(join(root, 'notes.md'), 'theirs\n');
+  const workspace = new Workspace(root);
+  const blue = await workspace.turn({ agent: 'blue' });
+  await blue.write('notes.md', `${(await blue.read('notes.md')).text}blue\n`);
+  await blue.moveFile('notes.md', 'moved.md');
+  await blue.end();
+  const red = await workspace.turn({ agent: 'red' });
+  await red.create('other.md', 'red\n');
+  const changes = await workspace.history('moved.md');
+  assert.deepEqual(changes.map(({ via, paths, agent }) => [via, paths, agent]), [
+    ['move_file', ['moved.md'], 'blue'],
+    ['write_file', ['notes.md'], 'blue'],
+  ]);
+  assert.deepEqual([changes[1].added, changes[1].removed], [1, 0]);
+  const last = await workspace.history(undefined, { limit: 1 });
+  assert.deepEqual(last.map(({ agent }) => agent), ['red']);
+  assert.deepEqual(await workspace.history(undefined, { agent: 'red', since: new Date(0) }), last);
+  assert.deepEqual(await workspace.history(undefined, { since: '2999-01-01T00:00:00Z' }), []);
+  const lines = await workspace.blame('moved.md', { why: true });
+  assert.deepEqual(lines.map(({ text, by, agent }) => [text, by, agent]), [
+    ['theirs', 'before', null],
+    ['blue', 'agent', 'blue'],
+  ]);
+  assert.equal(lines[1].seq, changes[1].seq);
+  assert.deepEqual(lines[1].reads.map(({ path, hash }) => [path, hash]), [['notes.md', sha256('theirs\n')]]);
+  assert.equal((await workspace.blame('moved.md'))[1].reads, undefined);
+  await assert.rejects(workspace.blame('../outside'), tollgate.Refused);
+  await assert.rejects(workspace.blame('.tollgate/ledger.jsonl'), tollgate.Refused);
+  await assert.rejects(workspace.history(undefined, { since: 'yesterday' }), tollgate.Fault);
+});
+
 test('require and import give the same classes', () => {
   const required = createRequire(import.meta.url)('tollgate-guard');
   assert.equal(required.StaleFile, tollgate.StaleFile);

@@ -5,7 +5,7 @@ from os import PathLike
 from types import TracebackType
 from typing import Any, Literal, final
 
-from .types import Applied, Change, Landed, Merge, Renewed, State, Task
+from .types import Applied, BlamedLine, Change, Landed, Merge, PastChange, Renewed, State, Task
 
 __all__ = ["Claim", "Read", "Turn", "Vault", "Workspace"]
 
@@ -21,6 +21,20 @@ class Workspace:
 
     def vault(self, *, create: bool = False) -> Vault:
         """The tasks of the workspace. With `create`, makes the folders if they are missing."""
+
+    def history(
+        self,
+        path: str | PathLike[str] | None = None,
+        *,
+        agent: str | None = None,
+        task: str | None = None,
+        since: str | None = None,
+        limit: int | None = None,
+    ) -> list[PastChange]:
+        """What agents have changed, the newest first. With `path`, only changes of that file, also under its earlier names."""
+
+    def blame(self, path: str | PathLike[str], *, why: bool = False) -> list[BlamedLine]:
+        """Who wrote each line of a file; with `why`, also what the agent of the line had read before. Not a read of the file."""
 
 @final
 class Read:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from os import PathLike
     from types import TracebackType
 
-    from .types import Applied, Change, Landed, Merge, Renewed, State, Task
+    from .types import Applied, BlamedLine, Change, Landed, Merge, PastChange, Renewed, State, Task
 
 __all__ = ["Claim", "Turn", "Vault", "Workspace"]
 
@@ -79,6 +79,24 @@ class Workspace:
     async def vault(self, *, create: bool = False) -> Vault:
         """The tasks of the workspace."""
         return Vault(await to_thread(lambda: self.inner.vault(create=create)))
+
+    async def history(
+        self,
+        path: str | PathLike[str] | None = None,
+        *,
+        agent: str | None = None,
+        task: str | None = None,
+        since: str | None = None,
+        limit: int | None = None,
+    ) -> list[PastChange]:
+        """What agents have changed, the newest first."""
+        return await to_thread(
+            lambda: self.inner.history(path, agent=agent, task=task, since=since, limit=limit)
+        )
+
+    async def blame(self, path: str | PathLike[str], *, why: bool = False) -> list[BlamedLine]:
+        """Who wrote each line of a file."""
+        return await to_thread(lambda: self.inner.blame(path, why=why))
 
 
 class Turn:

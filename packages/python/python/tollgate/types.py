@@ -89,3 +89,45 @@ class Renewed(TypedDict):
 
 #: A task of a list, with the keys of `tollgate task list --json`.
 Task = dict[str, Any]
+
+
+class PastChange(TypedDict):
+    """A change of one or several files, with the keys of `tollgate history --json`."""
+
+    seq: int
+    time: str
+    agent: str | None
+    turn: str | None
+    via: str
+    paths: list[str]
+    added: int | None
+    removed: int | None
+    task: NotRequired[str]
+    moved: NotRequired[list[dict[str, str]]]
+    unknown: NotRequired[str]
+
+
+class KnownRead(TypedDict):
+    """A file that an agent was shown."""
+
+    path: str
+    hash: str
+    whole: bool
+    time: str
+
+
+class BlamedLine(TypedDict):
+    """A line of a file and who wrote it, with the keys of `tollgate blame --json`."""
+
+    line: int
+    text: str
+    by: Literal["agent", "somebody_else", "commit", "before", "not_kept"]
+    agent: str | None
+    seq: int | None
+    turn: str | None
+    time: NotRequired[str]
+    task: NotRequired[str]
+    commit: NotRequired[str]
+    author: NotRequired[str]
+    reads: NotRequired[list[KnownRead]]
+    reads_unknown: NotRequired[str]

@@ -8,6 +8,8 @@ use tollgate::edit::Edit;
 use tollgate::error::{Fault, Result};
 use tollgate::gate::Gate;
 use tollgate::guard::{Action, Change, Outcome};
+use tollgate::history::chosen::Which;
+use tollgate::history::content::Contents;
 use tollgate::part::Part;
 use tollgate::workspace::{Options, Workspace};
 
@@ -18,6 +20,8 @@ pub(crate) enum ChangeArg {
     File(Change),
     /// The move of a folder, which cannot be part of a larger commit.
     Folder(String, String),
+    /// What takes back the change with this ledger line.
+    Undo(u64),
 }
 
 impl FromStr for ChangeArg {
@@ -38,6 +42,7 @@ impl FromStr for ChangeArg {
             },
             "delete" => Action::Delete,
             "move" => Action::MoveTo(rest.into()),
+            "undo" => return path.parse().map(Self::Undo).map_err(|_| format!("`{path}` is not a line")),
             "folder" => return Ok(Self::Folder(path.to_owned(), rest.to_owned())),
             _ => return Err(format!("`{verb}` is not a change")),
         };
@@ -56,9 +61,21 @@ pub(crate) fn commit(root: &Path, args: Vec<ChangeArg>) -> Result<Answer> {
             Outcome::Refused(refused) => Answer::Refused(json!(refused.payload())),
         });
     }
+    if let [ChangeArg::Undo(line)] = args.as_slice() {
+        let missing = || Fault::invalid("the ledger has no such change");
+        let chosen = Which::Line(*line).find(gate.workspace().ledger())?.ok_or_else(missing)?;
+        let contents = Contents::of(gate.workspace()).left_by(&chosen.steps);
+        let plan = chosen.plan_to_undo(&contents)?;
+        return Ok(match gate.apply_as(&turn, "undo", plan.changes)? {
+            Outcome::Done(applied) => Answer::Done(json!({ "applied": applied.len() })),
+            Outcome::Refused(refused) => Answer::Refused(json!(refused.payload())),
+        });
+    }
     let file = |arg| match arg {
         ChangeArg::File(change) => Ok(change),
-        ChangeArg::Folder(..) => Err(Fault::invalid("the move of a folder must be the only change")),
+        ChangeArg::Undo(_) | ChangeArg::Folder(..) => {
+            Err(Fault::invalid("the move of a folder, or an undo, must be the only change"))
+        }
     };
     let changes: Vec<Change> = args.into_iter().map(file).collect::<Result<_>>()?;
     for change in &changes {

@@ -44,7 +44,7 @@ enum Actor {
     Commit {
         #[arg(long)]
         root: PathBuf,
-        /// `write:PATH:TEXT`, `create:PATH:TEXT`, `edit:PATH:OLD=NEW`, `delete:PATH`, `move:PATH:TO`, or `folder:PATH:TO` alone
+        /// `write:PATH:TEXT`, `create:PATH:TEXT`, `edit:PATH:OLD=NEW`, `delete:PATH`, `move:PATH:TO`; `folder:PATH:TO` or `undo:LINE` alone
         #[arg(required = true)]
         changes: Vec<ChangeArg>,
     },

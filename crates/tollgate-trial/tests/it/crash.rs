@@ -3,9 +3,7 @@
 
 use std::path::Path;
 
-use tollgate::content::Content;
-
-use crate::scene::{self, Fate, Scene, open};
+use crate::scene::{Fate, Scene};
 use crate::strace::{Call, End, calls, copy, run};
 
 /// Kills the commit before each of its calls. `twice` also kills each healing process before each of its calls.
@@ -128,6 +126,14 @@ fn changes_on_another_file_system_are_all_or_nothing() {
     }
 }
 
+/// An undo takes its bytes from what was replaced.
+#[test]
+fn an_undo_of_six_files_is_all_or_nothing() {
+    for is_swept in [false, true] {
+        kill_everywhere(&Scene::undo_six(is_swept), &[], false);
+    }
+}
+
 /// If a power failure brought the intent back, healing would delete the file that it names: after the swap, that is the
 /// replaced file.
 #[test]
@@ -151,18 +157,12 @@ fn a_sweep_killed_anywhere_loses_nothing() {
     let scene = Scene::six();
     let done = scene.fresh();
     assert!(matches!(run(&[], &scene.commit(&done)), End::Done));
-    let all_is_kept = |root: &Path, story: &str| {
-        for text in ["a one", "b one", "c one", &scene::long_text()] {
-            let found = open(root).content(tollgate::Digest::of(text.as_bytes())).unwrap();
-            assert_eq!(found, Content::Kept(text.as_bytes().to_vec()), "{story}");
-        }
-    };
     let sweep = |root: &Path| ["sweep".to_owned(), "--root".to_owned(), root.to_str().unwrap().to_owned()];
     let root = scene.next();
     copy(&done, &root);
     let (end, calls) = calls(&root, &[], &sweep(&root).each_ref().map(String::as_str));
     assert!(matches!(end, End::Done), "{end:?}");
-    all_is_kept(&root, "swept");
+    scene.bytes_are_kept(&root, "swept");
     let compressed = std::fs::read_dir(root.join(".tollgate/history/contents")).unwrap();
     assert!(compressed.map(|file| file.unwrap().path()).any(|file| file.extension().is_some()));
     assert_eq!(scene.judge(&root, "swept"), Fate::After);
@@ -172,7 +172,7 @@ fn a_sweep_killed_anywhere_loses_nothing() {
         let end = run(&[call.inject("signal=KILL")], &sweep(&root).each_ref().map(String::as_str));
         let story = format!("sweep killed before {} {}: {}", call.name, call.nth, call.line);
         assert!(matches!(end, End::Killed), "{story}: {end:?}");
-        all_is_kept(&root, &story);
+        scene.bytes_are_kept(&root, &story);
         assert_eq!(scene.judge(&root, &story), Fate::After, "{story}");
     }
 }

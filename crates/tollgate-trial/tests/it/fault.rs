@@ -187,6 +187,38 @@ fn a_full_disk_is_a_clear_fault_and_changes_nothing() {
     }
 }
 
+/// What a commit has replaced is moved to the store of contents later, which needs room.
+#[test]
+fn storing_on_a_full_disk_loses_nothing() {
+    let Some(small) = Small::mount() else { return };
+    let scene = Scene::six();
+    let (mut stood, mut faults) = (0, 0);
+    for pages in (0..12).rev() {
+        let root = small.0.path().join("w");
+        crate::strace::copy(&scene.template(), &root);
+        assert!(matches!(run(&[], &scene.commit(&root)), End::Done));
+        let filler = small.0.path().join("filler");
+        fill(&filler, pages);
+        let story = format!("{pages} pages free");
+        match run(&[], &["sweep", "--root", root.to_str().unwrap()]) {
+            End::Done => stood += 1,
+            End::Fault(words) => {
+                assert!(words.starts_with("DISK_FULL") && is_clear(&words), "{story}: {words}");
+                faults += 1;
+            }
+            end => panic!("{story}: {end:?}"),
+        }
+        scene.bytes_are_kept(&root, &story);
+        fs::remove_file(&filler).unwrap();
+        assert!(matches!(run(&[], &["sweep", "--root", root.to_str().unwrap()]), End::Done), "{story}");
+        scene.bytes_are_kept(&root, &story);
+        assert_eq!(scene.judge(&root, &story), Fate::After, "{story}");
+        scene.discard(&root);
+    }
+    println!("{stood} stood, {faults} faults");
+    assert!(stood > 0 && faults > 0);
+}
+
 /// Fills the file system until this number of pages is free.
 fn fill(filler: &Path, pages: usize) {
     use std::io::Write;

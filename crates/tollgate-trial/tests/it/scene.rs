@@ -9,6 +9,7 @@ use std::sync::{Arc, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
+use tollgate::content::Content;
 use tollgate::digest::Digest;
 use tollgate::gate::Gate;
 use tollgate::guard::{Expected, Outcome};
@@ -16,7 +17,7 @@ use tollgate::part::Part;
 use tollgate::settings::{Durability, Settings};
 use tollgate::workspace::{Options, Workspace};
 
-use crate::strace::{IN_PROCESS, copy, folder, spawn};
+use crate::strace::{End, IN_PROCESS, copy, folder, run, spawn};
 
 /// Paths and texts. Folders end with a slash.
 pub(crate) type Files = BTreeMap<String, String>;
@@ -28,6 +29,8 @@ pub(crate) struct Scene {
     pub(crate) after: Files,
     /// A folder that is on a file system of its own.
     mounted: Option<&'static str>,
+    /// The ledger lines of changes before, and those of the changes.
+    lines: [usize; 2],
     count: std::cell::Cell<usize>,
 }
 
@@ -62,6 +65,7 @@ impl Scene {
             before: files(before),
             after: files(after),
             mounted: None,
+            lines: [0, changes.len()],
             count: 0.into(),
         };
         let template = scene.template();
@@ -194,6 +198,23 @@ impl Scene {
         )
     }
 
+    /// Takes back what [`Self::six`] does, from the replaced files or, after a sweep, from the store of contents.
+    pub(crate) fn undo_six(is_swept: bool) -> Self {
+        let mut six = Self::six();
+        let template = six.template();
+        assert!(matches!(run(&[], &six.commit(&template)), End::Done));
+        if is_swept {
+            assert!(matches!(run(&[], &["sweep", "--root", template.to_str().unwrap()]), End::Done));
+        }
+        let first = mutations(&open(&template))[0]["seq"].as_u64().unwrap();
+        let undo: &'static str = Box::leak(format!("undo:{first}").into_boxed_str());
+        (six.changes, six.lines[0]) = (vec![undo], six.lines[1]);
+        std::mem::swap(&mut six.before, &mut six.after);
+        // An undo leaves folders.
+        six.after.insert("n/".to_owned(), String::new());
+        six
+    }
+
     /// A copy of the workspace before the commit.
     pub(crate) fn fresh(&self) -> PathBuf {
         let root = self.next();
@@ -253,7 +274,7 @@ impl Scene {
         };
         assert_eq!(names(root, "journal"), [""; 0], "{story}: a journal is left");
         let lines = mutations(&workspace);
-        let due = if fate == Fate::After { self.changes.len() } else { 0 };
+        let due = self.lines[0] + if fate == Fate::After { self.lines[1] } else { 0 };
         assert_eq!(lines.len(), due, "{story}: {fate:?}, but the ledger says {lines:#?}");
         if fate == Fate::After {
             self.has_kept_what_it_replaced(&workspace, story);
@@ -278,6 +299,21 @@ impl Scene {
             assert!(
                 still || kept.contains(&Digest::of(text.as_bytes())),
                 "{story}: `{text}` is not in recovery"
+            );
+        }
+    }
+
+    /// The bytes that the commit has replaced can be had again.
+    pub(crate) fn bytes_are_kept(&self, root: &Path, story: &str) {
+        let workspace = open(root);
+        for (path, text) in
+            found_files(&self.before).filter(|(path, _)| self.after.get(*path) != self.before.get(*path))
+        {
+            let found = workspace.content(Digest::of(text.as_bytes())).unwrap();
+            let is_moved = self.after.values().any(|after| after == text);
+            assert!(
+                is_moved || found == Content::Kept(text.as_bytes().to_vec()),
+                "{story}: {path}: {found:?}"
             );
         }
     }

@@ -3,6 +3,7 @@
 
 mod audit;
 mod bad_input;
+mod bisect;
 mod chance;
 mod contract;
 mod crowd;
@@ -34,6 +35,7 @@ mod premises;
 mod readme;
 mod recovery;
 mod refusals;
+mod replay;
 mod run;
 mod run_gate;
 mod screen;

@@ -88,7 +88,7 @@ fn the_planted_change_among_500_is_found_in_12_runs_while_outsiders_save() {
                 }
             });
         }
-        let test = "echo trace > trace; echo 1 > src/f4; rm src/f6; ! grep -q bug code";
+        let test = "echo trace > trace; echo 1 > src/f4; rm -f src/f6; ! grep -q bug code";
         let run = world.tollgate(["bisect", "--json", "--", "sh", "-c", test]).env("TMPDIR", &temporary);
         let ended = run.ends();
         stop.store(true, Ordering::Relaxed);

@@ -126,12 +126,10 @@ fn changes_on_another_file_system_are_all_or_nothing() {
     }
 }
 
-/// An undo takes its bytes from what was replaced.
+/// An undo takes its bytes from the store of contents.
 #[test]
 fn an_undo_of_six_files_is_all_or_nothing() {
-    for is_swept in [false, true] {
-        kill_everywhere(&Scene::undo_six(is_swept), &[], false);
-    }
+    kill_everywhere(&Scene::undo_six(), &[], false);
 }
 
 /// If a power failure brought the intent back, healing would delete the file that it names: after the swap, that is the

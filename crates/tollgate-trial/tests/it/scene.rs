@@ -198,14 +198,12 @@ impl Scene {
         )
     }
 
-    /// Takes back what [`Self::six`] does, from the replaced files or, after a sweep, from the store of contents.
-    pub(crate) fn undo_six(is_swept: bool) -> Self {
+    /// Takes back what [`Self::six`] does, with bytes from the store of contents.
+    pub(crate) fn undo_six() -> Self {
         let mut six = Self::six();
         let template = six.template();
         assert!(matches!(run(&[], &six.commit(&template)), End::Done));
-        if is_swept {
-            assert!(matches!(run(&[], &["sweep", "--root", template.to_str().unwrap()]), End::Done));
-        }
+        assert!(matches!(run(&[], &["sweep", "--root", template.to_str().unwrap()]), End::Done));
         let first = mutations(&open(&template))[0]["seq"].as_u64().unwrap();
         let undo: &'static str = Box::leak(format!("undo:{first}").into_boxed_str());
         (six.changes, six.lines[0]) = (vec![undo], six.lines[1]);

@@ -360,7 +360,7 @@ fn blame_show_and_undo_agree_with_an_independent_replay_of_the_ledger() {
         while story.ledger.mutations.len() < STORY {
             let known = story.ledger.mutations.len();
             story.act();
-            if story.ledger.mutations.len() / 50 > known / 50 {
+            if story.ledger.mutations.len() / 100 > known / 100 {
                 story.blame_is_right();
             }
         }

@@ -117,8 +117,8 @@ impl Hook {
     /// The answer to a fault. Before a tool it blocks what may change files. After a tool it can only tell the agent.
     fn fault(&self, weight: Weight, settings: &Settings, error: &CliError) -> Option<Value> {
         let may_change = match (&self.heard.event, weight) {
-            (HookEvent::After(..), Weight::Writes) => {
-                return self.host.tell(&words::hook_not_recorded(error));
+            (HookEvent::After(_, report), Weight::Writes) => {
+                return self.host.tell(&words::hook_not_recorded(error), report);
             }
             (_, Weight::Writes) => true,
             // A command without a known target may run if it cannot be judged, unless it must run as a transaction.
@@ -376,7 +376,7 @@ impl Hook {
         if said.is_empty() {
             return done.map(|()| None);
         }
-        Ok(self.host.tell(&said.join("\n")))
+        Ok(self.host.tell(&said.join("\n"), aftermath))
     }
 
     /// A turn begins or ends, in every workspace that knows the agent.

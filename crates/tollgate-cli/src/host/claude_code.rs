@@ -131,8 +131,8 @@ impl Host for ClaudeCode {
         Some(json!({"hookSpecificOutput": {"hookEventName": "PreToolUse", "updatedInput": input}}))
     }
 
-    fn tell(&self, words: &str) -> Option<Value> {
-        Some(tell(words))
+    fn tell(&self, words: &str, report: &ToolReport) -> Option<Value> {
+        Some(tell(words, report))
     }
 
     fn tell_at_prompt(&self, words: &str) -> Option<Value> {
@@ -144,20 +144,7 @@ impl Host for ClaudeCode {
     }
 
     fn setup(&self) -> Setup {
-        let say = || command(self.name());
-        let entries = grouped(
-            &[
-                ("SessionStart", None, say()),
-                ("UserPromptSubmit", None, say()),
-                ("PreToolUse", Some("*"), command_or(self.name(), EXIT_2)),
-                ("PostToolUse", Some(TOOLS), say()),
-                ("PostToolUseFailure", Some(TOOLS), say()),
-                ("Stop", None, say()),
-                ("SubagentStop", None, say()),
-                ("SessionEnd", None, say()),
-            ],
-            10,
-        );
+        let entries = entries(self.name(), TOOLS);
         let variable = Some((SHELL_PREFIX, PREFIX));
         Setup::Shared { file: ".claude/settings.json", base: json!({}), entries, variable }
     }
@@ -251,6 +238,24 @@ fn managed() -> Vec<PathBuf> {
     parts.map(|part| part.path()).chain([folder.join("managed-settings.json")]).collect()
 }
 
+/// The hooks of a program with these events. `tools` are those that change or show files.
+pub(super) fn entries(host: &'static str, tools: &'static str) -> Vec<(&'static str, Value)> {
+    let say = || command(host);
+    grouped(
+        &[
+            ("SessionStart", None, say()),
+            ("UserPromptSubmit", None, say()),
+            ("PreToolUse", Some("*"), command_or(host, EXIT_2)),
+            ("PostToolUse", Some(tools), say()),
+            ("PostToolUseFailure", Some(tools), say()),
+            ("Stop", None, say()),
+            ("SubagentStop", None, say()),
+            ("SessionEnd", None, say()),
+        ],
+        10,
+    )
+}
+
 /// An event of this format, with the tools of the program that sent it.
 pub(super) fn event(payload: &Value, effects: fn(&str, &Value) -> ToolEffects) -> Result<HookEvent, String> {
     let name = text(payload, &["hook_event_name"]).ok_or("it has no `hook_event_name`")?;
@@ -271,7 +276,10 @@ pub(super) fn event(payload: &Value, effects: fn(&str, &Value) -> ToolEffects) -
                 (ToolEffects::Shell { .. }, Some(output)) => Shown::Text(output),
                 _ => Shown::default(),
             };
-            HookEvent::After(call, ToolReport { failed: true, shown, ..ToolReport::default() })
+            HookEvent::After(
+                call,
+                ToolReport { failed: true, by_event: true, shown, ..ToolReport::default() },
+            )
         }
         "Stop" => HookEvent::Stopped,
         "SessionEnd" => HookEvent::Gone,
@@ -291,8 +299,10 @@ pub(super) fn block(reason: &str) -> Value {
     }})
 }
 
-pub(super) fn tell(words: &str) -> Value {
-    json!({"hookSpecificOutput": {"hookEventName": "PostToolUse", "additionalContext": words}})
+pub(super) fn tell(words: &str, report: &ToolReport) -> Value {
+    // An answer that names another event than the one it answers is discarded.
+    let event = if report.by_event { "PostToolUseFailure" } else { "PostToolUse" };
+    json!({"hookSpecificOutput": {"hookEventName": event, "additionalContext": words}})
 }
 
 pub(super) fn tell_at_prompt(words: &str) -> Value {
@@ -357,5 +367,5 @@ fn aftermath(call: &Call, response: &Value) -> ToolReport {
         let file = path(response, &["filePath", "notebook_path"])?;
         Some((file, text(response, &["originalFile", "original_file"])?))
     };
-    ToolReport { failed: has(response, &["error"]), shown, replaced: replaced() }
+    ToolReport { failed: has(response, &["error"]), by_event: false, shown, replaced: replaced() }
 }

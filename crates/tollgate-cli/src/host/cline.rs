@@ -136,7 +136,7 @@ impl Host for Cline {
         true
     }
 
-    fn tell(&self, _: &str) -> Option<Value> {
+    fn tell(&self, _: &str, _: &ToolReport) -> Option<Value> {
         None
     }
 
@@ -229,7 +229,8 @@ fn printed(output: &Value) -> String {
 }
 
 fn aftermath(failed: bool, output: Option<String>) -> ToolReport {
-    ToolReport { failed, shown: output.map_or(Shown::AsAsked, Shown::Text), replaced: None }
+    let shown = output.map_or(Shown::AsAsked, Shown::Text);
+    ToolReport { failed, shown, ..ToolReport::default() }
 }
 
 fn effects(tool: &str, input: &Value) -> ToolEffects {

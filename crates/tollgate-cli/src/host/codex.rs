@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tollgate::digest::Digest;
 
 use super::claude_code;
-use super::event::{Call, HookCall, ToolEffects};
+use super::event::{Call, HookCall, ToolEffects, ToolReport};
 use super::fields::{has, heard, other, patched, print, shell, text};
 use super::mcp::{NAME as SERVER, Registry};
 use super::program::{Canary, Host, Traces};
@@ -102,8 +102,8 @@ impl Host for Codex {
         true
     }
 
-    fn tell(&self, words: &str) -> Option<Value> {
-        Some(claude_code::tell(words))
+    fn tell(&self, words: &str, report: &ToolReport) -> Option<Value> {
+        Some(claude_code::tell(words, report))
     }
 
     fn tell_at_prompt(&self, words: &str) -> Option<Value> {

@@ -109,7 +109,7 @@ impl Host for Copilot {
         true
     }
 
-    fn tell(&self, _: &str) -> Option<Value> {
+    fn tell(&self, _: &str, _: &ToolReport) -> Option<Value> {
         None
     }
 

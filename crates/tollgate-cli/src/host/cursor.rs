@@ -85,7 +85,7 @@ impl Host for CursorEditor {
         json!({"permission": "deny", "agent_message": reason, "user_message": reason})
     }
 
-    fn tell(&self, _: &str) -> Option<Value> {
+    fn tell(&self, _: &str, _: &ToolReport) -> Option<Value> {
         None
     }
 

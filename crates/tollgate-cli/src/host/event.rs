@@ -128,6 +128,8 @@ pub(crate) struct Hunk {
 pub(crate) struct ToolReport {
     /// The tool failed.
     pub(crate) failed: bool,
+    /// The program has an event of its own for that, and has sent it.
+    pub(crate) by_event: bool,
     /// What the agent was shown.
     pub(crate) shown: Shown,
     /// The text that the tool replaced, if the program reports it.

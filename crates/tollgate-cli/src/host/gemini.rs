@@ -99,7 +99,7 @@ impl Host for Gemini {
         Some(json!({"hookSpecificOutput": {"hookEventName": "BeforeTool", "tool_input": input}}))
     }
 
-    fn tell(&self, words: &str) -> Option<Value> {
+    fn tell(&self, words: &str, _: &ToolReport) -> Option<Value> {
         Some(json!({"hookSpecificOutput": {"hookEventName": "AfterTool", "additionalContext": words}}))
     }
 
@@ -249,5 +249,6 @@ fn aftermath(call: &Call, response: &Value) -> ToolReport {
     let display = &response["returnDisplay"];
     let is_new = display["isNewFile"] == true;
     let replaced = || Some((path(display, &["filePath"])?, text(display, &["originalContent"])?));
-    ToolReport { failed: has(response, &["error"]), shown, replaced: replaced().filter(|_| !is_new) }
+    let replaced = replaced().filter(|_| !is_new);
+    ToolReport { failed: has(response, &["error"]), by_event: false, shown, replaced }
 }

@@ -12,6 +12,7 @@ pub(crate) mod event;
 mod fields;
 mod gemini;
 mod jsonc;
+mod kilo;
 mod mcp;
 mod opencode;
 pub(crate) mod patch;
@@ -21,6 +22,7 @@ mod qwen;
 mod settings_files;
 mod setup;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -30,11 +32,12 @@ pub(crate) use mcp::Registered;
 pub(crate) use program::{Canary, Host, ShellPrefix};
 pub(crate) use setup::{PREFIXED, SetupChange, Trust};
 
-/// All programs, in the order of the help.
-pub(crate) const ALL: [&dyn Host; 8] = [
+/// All programs, in the order of the help. Kilo Code's commands also have the variables of opencode, so it comes first.
+pub(crate) const ALL: [&dyn Host; 9] = [
     &claude_code::ClaudeCode,
     &codex::Codex,
     &gemini::Gemini,
+    &kilo::Kilo,
     &opencode::Opencode,
     &cursor::CursorEditor,
     &copilot::Copilot,
@@ -98,7 +101,8 @@ pub(crate) fn around(is_set: impl Fn(&str) -> bool) -> Option<&'static str> {
 
 /// The files that enable or disable hooks and MCP servers, as ends of paths.
 pub(crate) fn switches() -> Vec<PathBuf> {
-    ALL.iter().flat_map(|host| host.switches()).map(PathBuf::from).collect()
+    let all: BTreeSet<_> = ALL.iter().flat_map(|host| host.switches()).collect();
+    all.into_iter().map(PathBuf::from).collect()
 }
 
 /// The user's own files among them that commands of a run cannot change.
@@ -142,11 +146,66 @@ impl MissingSettings {
 mod tests {
     use super::*;
 
+    /// Payloads that programs have sent. Some of them have the same names for fields and events.
+    const SENT: &[(&str, &str)] = &[
+        ("claude-code", include_str!("../../tests/it/hook/recorded/claude-code.jsonl")),
+        ("codex", include_str!("../../tests/it/hook/recorded/codex.jsonl")),
+        ("gemini", include_str!("../../tests/it/hook/recorded/gemini.jsonl")),
+        ("kilo", include_str!("../../tests/it/hook/recorded/kilo.jsonl")),
+        ("opencode", include_str!("../../tests/it/hook/recorded/opencode.jsonl")),
+        ("cursor", include_str!("../../tests/it/hook/recorded/cursor.jsonl")),
+        ("copilot", include_str!("../../tests/it/hook/recorded/copilot.jsonl")),
+        ("copilot", COPILOT_FOR_OTHERS),
+        ("cline", include_str!("../../tests/it/hook/recorded/cline.jsonl")),
+        ("qwen", include_str!("../../tests/it/hook/recorded/qwen.jsonl")),
+        ("qwen", QWEN_FAILED),
+    ];
+
+    /// To the hooks of Claude Code, Copilot CLI sends Claude Code's names.
+    const COPILOT_FOR_OTHERS: &str = r#"{"hook_event_name": "PreToolUse", "session_id": "s", "timestamp": "2026-11-15T00:00:07.581Z", "cwd": "/w", "tool_name": "Edit", "tool_input": {}}"#;
+
+    /// What Qwen Code sends in place of `PostToolUse`.
+    const QWEN_FAILED: &str = r#"{"hook_event_name": "PostToolUseFailure", "session_id": "s", "transcript_path": "/t", "timestamp": "2026-11-15T00:00:07.581Z", "permission_mode": "default", "cwd": "/w", "tool_use_id": "c", "tool_name": "edit", "tool_input": {}, "error": "no"}"#;
+
+    #[test]
+    fn no_payload_is_taken_for_that_of_another_program() {
+        for (host, sent) in SENT {
+            for line in sent.lines() {
+                let payload: Value = serde_json::from_str(line).unwrap();
+                let sure = ALL.iter().map(|host| (host.name(), host.is_surely(&payload)));
+                let others: Vec<_> = sure.filter(|(name, sure)| *sure && name != host).collect();
+                assert_eq!(others, [], "{host}: {line}");
+                // Its own hook understands it in any case.
+                assert_eq!(recognise(&payload, named(host).unwrap()).name(), *host, "{line}");
+            }
+        }
+    }
+
+    /// In the hook of another program, whose configuration they also read.
+    #[test]
+    fn a_tool_call_of_a_program_is_recognised_in_the_hook_of_any_other() {
+        for (host, sent) in SENT {
+            let payloads = sent.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+            let folder = Path::new("/w");
+            let canary = named(host).unwrap().canary("s", folder, Canary::BeforeWrite, &folder.join("a"));
+            let is_call = |payload: &Value| {
+                named(host)
+                    .unwrap()
+                    .hear(payload)
+                    .is_ok_and(|heard| matches!(heard.event, HookEvent::Before(_)))
+            };
+            for payload in payloads.filter(is_call).chain([canary]) {
+                for called in ALL {
+                    assert_eq!(recognise(&payload, called).name(), *host, "{}: {payload}", called.name());
+                }
+            }
+        }
+    }
+
     /// Other languages' packages read the list.
     #[test]
     fn the_list_of_switches_has_all_of_them() {
-        let mut all: Vec<_> = switches().iter().map(|end| format!("{}\n", end.display())).collect();
-        all.sort();
+        let all: Vec<_> = switches().iter().map(|end| format!("{}\n", end.display())).collect();
         assert_eq!(include_str!("switches.txt"), all.concat());
     }
 

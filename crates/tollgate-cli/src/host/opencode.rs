@@ -17,6 +17,8 @@ use crate::surroundings::Surroundings;
 
 pub(super) struct Opencode;
 
+pub(super) const PLUGIN: &str = include_str!("opencode_plugin.js");
+
 /// Tools that change no files of the workspace.
 const HARMLESS: &[&str] = &[
     "glob",
@@ -40,42 +42,11 @@ impl Host for Opencode {
     }
 
     fn is_surely(&self, payload: &Value) -> bool {
-        has(payload, &["hook"]) && has(payload, &["directory"])
+        passed_on(payload) && text(payload, &["program"]).is_none_or(|program| program == self.name())
     }
 
     fn hear(&self, payload: &Value) -> Result<HookCall, String> {
-        let name = text(payload, &["hook"]).ok_or("it has no `hook`")?;
-        let (input, output) = (&payload["input"], &payload["output"]);
-        let tool = |args: &Value| {
-            let call_of = json!({"tool": input.get("tool"), "callID": input.get("callID"), "args": args});
-            call(&call_of, ["callID", "tool", "args"], effects)
-        };
-        let event = match name.as_str() {
-            "chat.message" => HookEvent::Prompt,
-            "tool.execute.before" => HookEvent::Before(tool(&output["args"])?),
-            "tool.execute.after" => {
-                let call = tool(&input["args"])?;
-                let shown = match (&call.effects, text(output, &["output"])) {
-                    (ToolEffects::Shell { .. }, Some(output)) => Shown::Text(output),
-                    _ if is(&output["metadata"], &["truncated"]) => Shown::InPart,
-                    _ => Shown::AsAsked,
-                };
-                HookEvent::After(call, ToolReport { shown, ..ToolReport::default() })
-            }
-            "session.idle" => HookEvent::Stopped,
-            "session.deleted" => HookEvent::Gone,
-            _ => unknown(payload, tool(&output["args"])),
-        };
-        Ok(HookCall {
-            session: text(input, &["sessionID"]).ok_or("it has no `sessionID`")?,
-            // A subagent has its own session.
-            subagent: None,
-            turn: None,
-            model: None,
-            prompt: None,
-            folder: path(payload, &["directory"]).ok_or("it has no `directory`")?,
-            event,
-        })
+        hear(payload, effects)
     }
 
     fn may_be_before_a_tool(&self, text: &str) -> bool {
@@ -95,16 +66,12 @@ impl Host for Opencode {
         true
     }
 
-    fn tell(&self, words: &str) -> Option<Value> {
+    fn tell(&self, words: &str, _: &ToolReport) -> Option<Value> {
         Some(json!({"note": words}))
     }
 
     fn setup(&self) -> Setup {
-        Setup::Own(vec![(
-            ".opencode/plugin/tollgate.js",
-            include_str!("opencode_plugin.js").into(),
-            FileAccess::Normal,
-        )])
+        Setup::Own(vec![(".opencode/plugin/tollgate.js", PLUGIN.into(), FileAccess::Normal)])
     }
 
     fn switches(&self) -> &'static [&'static str] {
@@ -131,27 +98,22 @@ impl Host for Opencode {
     }
 
     fn server_off(&self, home: Option<&Path>, root: &Path) -> Option<String> {
-        let folders = [Some(root.join(".opencode")), Some(root.to_owned()), own_folder(home)];
+        let own = own_folder(home, "opencode");
+        let folders = [Some(root.join(".opencode")), Some(root.to_owned()), own.clone()];
         let files = |folder: PathBuf| ["opencode.jsonc", "opencode.json"].map(|name| folder.join(name));
         let files = folders.into_iter().flatten().flat_map(files);
-        let settings = SettingsFiles::read(files.chain(own_folder(home).map(|own| own.join("config.json"))));
-        let off = |value: &Value| *value == false;
-        let patterns = ["tools.tollgate*", "tools.tollgate_*", "tools.*"];
-        settings
-            .first("mcp.tollgate.enabled", off)
-            .or_else(|| patterns.into_iter().find_map(|pattern| settings.first(pattern, off)))
+        server_off(files.chain(own.map(|own| own.join("config.json"))))
     }
 
     fn own_settings(&self, home: Option<&Path>) -> Vec<PathBuf> {
-        let own = own_folder(home).into_iter();
+        let own = own_folder(home, "opencode").into_iter();
         own.flat_map(|own| ["opencode.json", "opencode.jsonc", "config.json"].map(|name| own.join(name)))
             .collect()
     }
 
     fn mcp(&self) -> Registry {
         let base = json!({"$schema": "https://opencode.ai/config.json"});
-        let entry = |words: Vec<&str>| json!({"type": "local", "command": words, "enabled": true});
-        Registry::json(&["opencode.json", "opencode.jsonc"], "mcp", base, entry, self.name())
+        Registry::json(&["opencode.json", "opencode.jsonc"], "mcp", base, server, self.name())
     }
 
     fn traces(&self) -> Traces {
@@ -180,12 +142,72 @@ impl Host for Opencode {
     }
 }
 
-fn own_folder(home: Option<&Path>) -> Option<PathBuf> {
-    let own = Surroundings::folder_in("XDG_CONFIG_HOME").or_else(|| Some(home?.join(".config")));
-    own.map(|own| own.join("opencode"))
+/// Whether the plugin of this program, or of one made from it, has passed the payload on.
+pub(super) fn passed_on(payload: &Value) -> bool {
+    has(payload, &["hook"]) && has(payload, &["directory"])
 }
 
-fn effects(tool: &str, input: &Value) -> ToolEffects {
+/// The event that the plugin passes on, with these effects of tools.
+pub(super) fn hear(
+    payload: &Value,
+    effects: impl Fn(&str, &Value) -> ToolEffects + Copy,
+) -> Result<HookCall, String> {
+    let name = text(payload, &["hook"]).ok_or("it has no `hook`")?;
+    let (input, output) = (&payload["input"], &payload["output"]);
+    let tool = |args: &Value| {
+        let call_of = json!({"tool": input.get("tool"), "callID": input.get("callID"), "args": args});
+        call(&call_of, ["callID", "tool", "args"], effects)
+    };
+    let event = match name.as_str() {
+        "chat.message" => HookEvent::Prompt,
+        "tool.execute.before" => HookEvent::Before(tool(&output["args"])?),
+        "tool.execute.after" => {
+            let call = tool(&input["args"])?;
+            let shown = match (&call.effects, text(output, &["output"])) {
+                (ToolEffects::Shell { .. }, Some(output)) => Shown::Text(output),
+                _ if is(&output["metadata"], &["truncated"]) => Shown::InPart,
+                _ => Shown::AsAsked,
+            };
+            HookEvent::After(call, ToolReport { shown, ..ToolReport::default() })
+        }
+        "session.idle" => HookEvent::Stopped,
+        "session.deleted" => HookEvent::Gone,
+        _ => unknown(payload, tool(&output["args"])),
+    };
+    Ok(HookCall {
+        session: text(input, &["sessionID"]).ok_or("it has no `sessionID`")?,
+        // A subagent has its own session.
+        subagent: None,
+        turn: None,
+        model: None,
+        prompt: None,
+        folder: path(payload, &["directory"]).ok_or("it has no `directory`")?,
+        event,
+    })
+}
+
+/// By which of these settings, from the nearest to the farthest, our server is disabled.
+pub(super) fn server_off(files: impl IntoIterator<Item = PathBuf>) -> Option<String> {
+    let settings = SettingsFiles::read(files);
+    let off = |value: &Value| *value == false;
+    let patterns = ["tools.tollgate*", "tools.tollgate_*", "tools.*"];
+    settings
+        .first("mcp.tollgate.enabled", off)
+        .or_else(|| patterns.into_iter().find_map(|pattern| settings.first(pattern, off)))
+}
+
+/// Our entry among the MCP servers, which starts this command.
+pub(super) fn server(words: Vec<&str>) -> Value {
+    json!({"type": "local", "command": words, "enabled": true})
+}
+
+/// The user's own folder of the program with this name.
+pub(super) fn own_folder(home: Option<&Path>, program: &str) -> Option<PathBuf> {
+    let own = Surroundings::folder_in("XDG_CONFIG_HOME").or_else(|| Some(home?.join(".config")));
+    own.map(|own| own.join(program))
+}
+
+pub(super) fn effects(tool: &str, input: &Value) -> ToolEffects {
     const PATH: &[&str] = &["filePath", "path"];
     ToolEffects::Files(match tool {
         "read" => read(input, PATH, &["offset", "limit"]),

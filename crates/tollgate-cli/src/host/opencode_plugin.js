@@ -4,7 +4,7 @@ import { spawn } from "node:child_process"
 
 // Longer than the deadline of tollgate itself, so only a process that hangs reaches it.
 const PATIENCE_MS = 10_000
-const WRITES = new Set(["write", "edit", "multiedit", "apply_patch", "patch", "bash"])
+const WRITES = new Set(["write", "edit", "multiedit", "apply_patch", "patch", "bash", "background_process"])
 
 const ask = (payload) =>
   new Promise((resolve) => {
@@ -27,7 +27,7 @@ const ask = (payload) =>
     })
     child.stdout.on("data", (chunk) => (text += chunk))
     child.stdin.on("error", () => {})
-    child.stdin.end(JSON.stringify(payload))
+    child.stdin.end(JSON.stringify({ program: "opencode", ...payload }))
   })
 
 export const Tollgate = async ({ directory }) => ({

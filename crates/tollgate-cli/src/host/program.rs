@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use tollgate::settings::{RunSettings, ShellCommands};
 
-use super::event::{Call, HookCall};
+use super::event::{Call, HookCall, ToolReport};
 use super::mcp::Registry;
 use super::setup::{Setup, Trust};
 
@@ -54,7 +54,12 @@ pub(crate) trait Host: Sync {
     }
 
     /// The answer after a tool that gives the agent a message; `None` if the program does not support that.
-    fn tell(&self, words: &str) -> Option<Value>;
+    fn tell(&self, words: &str, report: &ToolReport) -> Option<Value>;
+
+    /// Whether the program supports that.
+    fn can_tell(&self) -> bool {
+        self.tell("", &ToolReport::default()).is_some()
+    }
 
     /// The answer to a prompt of a person that gives the agent a message beside it; `None` if the program does not support that.
     fn tell_at_prompt(&self, words: &str) -> Option<Value> {

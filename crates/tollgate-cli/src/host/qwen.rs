@@ -14,7 +14,7 @@ use super::program::{Canary, Host, Traces};
 use super::settings_files::{
     SettingsFiles, disabling_variable, is_on, leaves_out, names, variable_for_hooks,
 };
-use super::setup::{EXIT_2, Setup, command, command_or, grouped};
+use super::setup::Setup;
 use crate::surroundings::Surroundings;
 
 pub(super) struct Qwen;
@@ -96,8 +96,8 @@ impl Host for Qwen {
         claude_code::block(reason)
     }
 
-    fn tell(&self, words: &str) -> Option<Value> {
-        Some(claude_code::tell(words))
+    fn tell(&self, words: &str, report: &ToolReport) -> Option<Value> {
+        Some(claude_code::tell(words, report))
     }
 
     fn tell_at_prompt(&self, words: &str) -> Option<Value> {
@@ -109,20 +109,7 @@ impl Host for Qwen {
     }
 
     fn setup(&self) -> Setup {
-        let say = || command(self.name());
-        let entries = grouped(
-            &[
-                ("SessionStart", None, say()),
-                ("UserPromptSubmit", None, say()),
-                ("PreToolUse", Some("*"), command_or(self.name(), EXIT_2)),
-                ("PostToolUse", Some(TOOLS), say()),
-                ("PostToolUseFailure", Some(TOOLS), say()),
-                ("Stop", None, say()),
-                ("SubagentStop", None, say()),
-                ("SessionEnd", None, say()),
-            ],
-            10,
-        );
+        let entries = claude_code::entries(self.name(), TOOLS);
         Setup::Shared { file: FILE, base: base(), entries, variable: None }
     }
 
@@ -247,5 +234,5 @@ fn aftermath(call: &Call, response: &Value) -> ToolReport {
     let display = &response["returnDisplay"];
     let replaced = || Some((path(display, &["filePath"])?, text(display, &["originalContent"])?));
     let replaced = replaced().filter(|(_, text)| !text.is_empty());
-    ToolReport { failed: has(response, &["error"]), shown, replaced }
+    ToolReport { failed: has(response, &["error"]), by_event: false, shown, replaced }
 }

@@ -101,11 +101,13 @@ pub(crate) fn created_state(root: &Path) -> String {
 }
 
 /// The programs that `--host all` found.
-pub(crate) fn programs_found(found: &[(&'static str, String)]) -> String {
+pub(crate) fn programs_found(found: &[(&'static str, String)], known: &[&str]) -> String {
     if found.is_empty() {
-        return "\nfound no agent program: none on PATH, and no files of one here or in your home\
-                \nnext: name the program that you use, as in `tollgate init --host HOST`"
-            .into();
+        return format!(
+            "\nfound no agent program: none on PATH, and no files of one here or in your home\
+             \nnext: name the program that you use with `tollgate init --host HOST`: {}",
+            known.join(", ")
+        );
     }
     let found: Vec<String> = found.iter().map(|(host, why)| format!("`{host}` ({why})")).collect();
     format!("\nfound {}", found.join(", "))

@@ -5,7 +5,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::hook::HOSTS;
+use crate::hook::{HOSTS, form};
 use crate::world::World;
 
 /// All programs except the one without a configuration file in the workspace.
@@ -116,6 +116,22 @@ fn the_exact_configuration() {
             "--agent",
             "qwen"
           ]
+        }
+      }
+    }
+    .kilo/kilo.json
+    {
+      "$schema": "https://app.kilo.ai/config.json",
+      "mcp": {
+        "tollgate": {
+          "type": "local",
+          "command": [
+            "tollgate",
+            "mcp",
+            "--agent",
+            "kilo"
+          ],
+          "enabled": true
         }
       }
     }
@@ -253,7 +269,7 @@ fn the_doctor_checks_every_registration() {
                 "does not exist",
             ),
             (
-                text.replacen("\"mcp\"", "\"serve\"", if host == "opencode" { 2 } else { 1 }),
+                text.replacen("\"mcp\"", "\"serve\"", if form(host) == "opencode" { 2 } else { 1 }),
                 "do not begin with `mcp`",
             ),
         ] {

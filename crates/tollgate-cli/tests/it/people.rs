@@ -74,6 +74,7 @@ fn an_agent_cannot_decide_even_on_a_terminal() {
             ("CODEX_THREAD_ID", "x"),
             ("GEMINI_CLI", "1"),
             ("OPENCODE", "1"),
+            ("KILO", "1"),
             ("CURSOR_AGENT", "1"),
             ("COPILOT_CLI", "1"),
             ("CLINE_ACTIVE", "true"),

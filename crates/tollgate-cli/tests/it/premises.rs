@@ -161,9 +161,29 @@ fn a_run_tells_on_stderr_and_programs_over_mcp_find_it_behind_the_answer() {
     assert!(answer["content"][1]["text"].as_str().unwrap().contains("does not use tollgate"), "{answer}");
 }
 
+/// A program discards an answer that names another event.
+#[test]
+fn a_note_after_a_tool_that_failed_names_the_event_of_the_failure() {
+    for host in ["claude-code", "qwen"] {
+        let world = world("");
+        let agent = Program::new(&world, host, "s");
+        agent.reads("api.ts").reads("b.ts");
+        red_writes(&world, "one\nTWO\nthree\n");
+        let tool = Tool::Edit("b.ts", "no such text", "x");
+        assert_eq!(agent.asks(&agent.before(&tool, "c")), None);
+        let mut payload = agent.after(&tool, "c", "");
+        payload["hook_event_name"] = "PostToolUseFailure".into();
+        payload["error"] = "no such text".into();
+        let answer = world.tollgate(["hook", host]).stdin(payload.to_string()).ends().is(0).json();
+        let said = &answer["hookSpecificOutput"];
+        assert_eq!(said["hookEventName"], "PostToolUseFailure", "{host}: {answer}");
+        assert!(said["additionalContext"].as_str().unwrap().contains("api.ts"), "{host}: {answer}");
+    }
+}
+
 #[test]
 fn hooks_tell_after_a_tool_and_beside_a_prompt_where_the_program_can_show_it() {
-    for host in ["claude-code", "codex", "gemini", "opencode", "qwen"] {
+    for host in ["claude-code", "codex", "gemini", "opencode", "qwen", "kilo"] {
         let world = world("");
         let agent = Program::new(&world, host, "s");
         agent.reads("api.ts").reads("b.ts");
@@ -173,7 +193,11 @@ fn hooks_tell_after_a_tool_and_beside_a_prompt_where_the_program_can_show_it() {
         agent.reads("b.ts").writes("b.ts", "mine\n").ran();
         saves(&world, "api.ts", "foreign\n");
         let told = agent.hears_at_prompt();
-        assert_eq!(told.contains("does not use tollgate"), host != "opencode", "{host}: {told}");
+        assert_eq!(
+            told.contains("does not use tollgate"),
+            !["opencode", "kilo"].contains(&host),
+            "{host}: {told}"
+        );
         // Its new turn rests on nothing yet.
         saves(&world, "api.ts", "more\n");
         agent.reads("b.ts");

@@ -102,7 +102,7 @@ pub(crate) fn run(invocation: &Invocation, args: &InitArgs) -> Result<Answer, Cl
     let path = state.join("config.toml");
     // First, because what is installed below is a trace as well.
     let programs = match args.hosts.iter().any(|name| name == "all") && !args.remove {
-        true => words::programs_found(&found(&root)),
+        true => words::programs_found(&found(&root), &host::names()),
         false => String::new(),
     };
     let hooks = chosen(args, &root);

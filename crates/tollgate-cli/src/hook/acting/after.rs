@@ -120,7 +120,7 @@ impl Acting<'_> {
             let kept = self.gate.keep_overwritten(&turn, &path, before, text.as_bytes()).ok();
             words::hook_lost(&self.invocation.viewpoint(), &path, text, kept.as_deref())
         });
-        let notes = self.host.tell("").and_then(|_| self.notes(&turn));
+        let notes = self.host.can_tell().then(|| self.notes(&turn)).flatten();
         let said: Vec<String> = lost.into_iter().chain(notes).collect();
         Ok(Some(said.join("\n")).filter(|said| !said.is_empty()))
     }

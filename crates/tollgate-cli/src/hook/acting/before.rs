@@ -206,7 +206,7 @@ impl Acting<'_> {
                 turn: turn.id(),
                 turns: self.session.turns(),
                 keep_running: *keep_running,
-                tells: self.host.tell("").is_some(),
+                tells: self.host.can_tell(),
                 command,
             };
             Prologue::write(self.session.folder(), &format!("{name}-{at}"), &records, self.form(), &run)

@@ -13,7 +13,7 @@ fn exactly(fields: Value) -> Value {
 
 /// The schema of the answer that blocks a tool, from each program's documentation: Claude Code (hooks reference), Codex CLI
 /// (its generated schema for the output before a tool, where any other field makes the whole answer void), Gemini CLI (hooks
-/// reference), Cursor (hooks), Copilot CLI (hooks configuration), Cline (hooks), Qwen Code (hooks). opencode has no format: tollgate's plugin
+/// reference), Cursor (hooks), Copilot CLI (hooks configuration), Cline (hooks), Qwen Code (hooks). opencode and Kilo Code have no format: tollgate's plugin
 /// reads the answer and throws an error.
 fn blocks(host: &str) -> Value {
     // Some programs truncate longer texts.
@@ -25,7 +25,7 @@ fn blocks(host: &str) -> Value {
             "permissionDecisionReason": reason,
         }))})),
         "gemini" => exactly(json!({"decision": {"const": "deny"}, "reason": reason})),
-        "opencode" => exactly(json!({"deny": reason})),
+        "opencode" | "kilo" => exactly(json!({"deny": reason})),
         "cursor" => {
             exactly(json!({"permission": {"const": "deny"}, "agent_message": reason, "user_message": reason}))
         }
@@ -115,6 +115,15 @@ fn gemini() {
 #[test]
 fn opencode() {
     insta::assert_snapshot!(stale("opencode"), @r#"
+    exit 0
+    --- stdout
+    {"deny":"{\"error_type\":\"STALE_FILE\",\"file_path\":\"[W]/a.txt\",\"expected_hash\":\"[HASH]\",\"actual_hash\":\"[HASH]\",\"resolution\":\"RE_READ_REQUIRED\"}\n`a.txt` was changed by someone else since you last saw it. Read the whole of `a.txt` again, redo your change on what you find, then write.\nNothing was changed."}
+    "#);
+}
+
+#[test]
+fn kilo() {
+    insta::assert_snapshot!(stale("kilo"), @r#"
     exit 0
     --- stdout
     {"deny":"{\"error_type\":\"STALE_FILE\",\"file_path\":\"[W]/a.txt\",\"expected_hash\":\"[HASH]\",\"actual_hash\":\"[HASH]\",\"resolution\":\"RE_READ_REQUIRED\"}\n`a.txt` was changed by someone else since you last saw it. Read the whole of `a.txt` again, redo your change on what you find, then write.\nNothing was changed."}

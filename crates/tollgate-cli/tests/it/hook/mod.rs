@@ -32,8 +32,13 @@ pub(crate) use came::Came;
 use crate::world::{Ran, World};
 
 /// The names of the programs on the command line.
-pub(crate) const HOSTS: [&str; 8] =
-    ["claude-code", "codex", "gemini", "opencode", "cursor", "copilot", "cline", "qwen"];
+pub(crate) const HOSTS: [&str; 9] =
+    ["claude-code", "codex", "gemini", "opencode", "cursor", "copilot", "cline", "qwen", "kilo"];
+
+/// The program whose payloads, tools and answers this one has.
+pub(crate) fn form(host: &str) -> &str {
+    if host == "kilo" { "opencode" } else { host }
+}
 
 /// A tool and its arguments.
 pub(crate) enum Tool<'a> {
@@ -92,7 +97,7 @@ impl<'w> Program<'w> {
 
     fn base(&self) -> Value {
         let (session, folder, turn) = (&self.session, self.world.root(), self.turn.get());
-        let mut payload = match self.host {
+        let mut payload = match form(self.host) {
             "claude-code" => {
                 json!({"session_id": session, "prompt_id": format!("p{turn}"), "transcript_path": "/t", "cwd": folder})
             }
@@ -121,13 +126,16 @@ impl<'w> Program<'w> {
     }
 
     fn event(&self, names: [&str; 8]) -> Value {
-        let at = HOSTS.iter().position(|host| *host == self.host).unwrap();
-        let key = match self.host {
+        let at = HOSTS.iter().position(|host| *host == form(self.host)).unwrap();
+        let key = match form(self.host) {
             "opencode" => "hook",
             "cline" => "hookName",
             _ => "hook_event_name",
         };
         let mut payload = self.base();
+        if self.host == "kilo" {
+            payload["program"] = self.host.into();
+        }
         if self.host != "copilot" {
             payload[key] = names[at].into();
         }
@@ -182,7 +190,7 @@ impl<'w> Program<'w> {
     fn spelled(&self, tool: &Tool<'_>) -> (&'static str, Value) {
         let path = |name: &str| self.world.path(name);
         let cat = |name: &str, text: &str| format!("cat > {name} <<'END_OF_FILE'\n{text}END_OF_FILE\n");
-        match (self.host, tool) {
+        match (form(self.host), tool) {
             ("claude-code", Tool::Read(file)) => ("Read", json!({"file_path": path(file)})),
             ("claude-code", Tool::ReadPart(file)) => {
                 ("Read", json!({"file_path": path(file), "offset": 1, "limit": 1}))
@@ -276,7 +284,7 @@ impl<'w> Program<'w> {
             "tool_call",
             "PreToolUse",
         ]);
-        match self.host {
+        match form(self.host) {
             "opencode" => {
                 payload["input"]["tool"] = name.into();
                 payload["input"]["callID"] = call.into();
@@ -303,7 +311,7 @@ impl<'w> Program<'w> {
     pub(crate) fn after(&self, tool: &Tool<'_>, call: &str, output: &str) -> Value {
         let mut payload = self.before(tool, call);
         let (name, input) = self.spelled(tool);
-        let at = HOSTS.iter().position(|host| *host == self.host).unwrap();
+        let at = HOSTS.iter().position(|host| *host == form(self.host)).unwrap();
         let names = [
             "PostToolUse",
             "PostToolUse",
@@ -315,7 +323,7 @@ impl<'w> Program<'w> {
             "PostToolUse",
         ];
         let shell = matches!(tool, Tool::Shell(_));
-        match self.host {
+        match form(self.host) {
             "claude-code" if shell => payload["tool_response"] = json!({"stdout": output, "stderr": ""}),
             "claude-code" => payload["tool_response"] = json!({}),
             "codex" => payload["tool_response"] = output.into(),
@@ -333,7 +341,7 @@ impl<'w> Program<'w> {
             }
             _ => {}
         }
-        match self.host {
+        match form(self.host) {
             "copilot" => {}
             "opencode" => payload["hook"] = names[at].into(),
             "cline" => payload["hookName"] = names[at].into(),
@@ -358,7 +366,7 @@ impl<'w> Program<'w> {
             return None;
         }
         assert!(!answer.to_string().contains("allow"), "{answer}");
-        let reason = match self.host {
+        let reason = match form(self.host) {
             "claude-code" | "codex" | "qwen" => {
                 let answer = &answer["hookSpecificOutput"];
                 assert_eq!(
@@ -430,7 +438,7 @@ impl<'w> Program<'w> {
     fn told(&self, payload: &Value) -> String {
         let ran = self.hook(payload);
         let answer = if ran.stdout().is_empty() { return String::new() } else { ran.json() };
-        let told = match self.host {
+        let told = match form(self.host) {
             "opencode" => &answer["note"],
             _ => &answer["hookSpecificOutput"]["additionalContext"],
         };

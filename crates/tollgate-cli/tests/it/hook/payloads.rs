@@ -1,4 +1,4 @@
-//! Payloads recorded from real programs (the first three, and the last), and payloads from the documentation of the others.
+//! Payloads recorded from real programs (the first four, and the last two), and payloads from the documentation of the others.
 
 use serde_json::Value;
 
@@ -14,6 +14,7 @@ fn recorded(host: &str) -> &'static str {
         "cursor" => include_str!("recorded/cursor.jsonl"),
         "copilot" => include_str!("recorded/copilot.jsonl"),
         "cline" => include_str!("recorded/cline.jsonl"),
+        "kilo" => include_str!("recorded/kilo.jsonl"),
         _ => include_str!("recorded/qwen.jsonl"),
     }
 }
@@ -128,7 +129,7 @@ fn a_turn_leaves_a_record_of_who_asked_for_it_and_what_its_agent_was_shown() {
         assert_eq!(record["host"], host);
         let says_model = ["claude-code", "codex", "cursor", "qwen"].contains(&host);
         assert_eq!(record.get("model").is_some(), says_model, "{host}: {record}");
-        let says_prompt = !["opencode", "cline"].contains(&host);
+        let says_prompt = !["opencode", "cline", "kilo"].contains(&host);
         let expected = if says_prompt { hash("edit a.txt").into() } else { Value::Null };
         assert_eq!((&record["prompt_sha256"], &record["prompt"]), (&expected, &Value::Null), "{host}");
     }

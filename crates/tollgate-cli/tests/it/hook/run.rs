@@ -7,11 +7,12 @@ use std::sync::LazyLock;
 use serde_json::{Value, json};
 
 use super::places::{asked, from};
-use super::{Program, Tool};
+use super::{Program, Tool, form};
 use crate::world::{Ran, World, until};
 
 /// The programs whose commands can be changed.
-pub(super) const HOSTS: [&str; 6] = ["claude-code", "codex", "gemini", "opencode", "copilot", "cline"];
+pub(super) const HOSTS: [&str; 7] =
+    ["claude-code", "codex", "gemini", "opencode", "copilot", "cline", "kilo"];
 
 pub(crate) const SETTINGS: &str =
     "[guard]\nunread = \"known\"\ndurability = \"fast\"\n[run]\nshell = \"transaction\"\n";
@@ -37,7 +38,7 @@ impl Command {
 
 /// Where the answer of a host has the changed commands.
 pub(super) fn changed(host: &str, answer: &Value) -> Option<String> {
-    let input = match host {
+    let input = match form(host) {
         "claude-code" | "codex" => &answer["hookSpecificOutput"]["updatedInput"],
         "gemini" => &answer["hookSpecificOutput"]["tool_input"],
         "opencode" => &answer["args"],

@@ -48,6 +48,7 @@ fn init_lets_commands_run_where_the_program_was_tried_with_it() {
     for (hosts, shell, parse) in [
         ("--host codex --host copilot", runs, "# parse = []"),
         ("--host cline --host opencode", runs, "# parse = []"),
+        ("--host kilo", runs, "# parse = []"),
         ("--host claude-code", runs, "# parse = []"),
         ("--host copilot --host gemini", runs, "parse = [\"gemini\"]"),
         ("--host gemini", parses, "parse = [\"gemini\"]"),

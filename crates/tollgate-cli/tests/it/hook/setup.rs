@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use super::{HOSTS, Program, Tool};
+use super::{HOSTS, Program, Tool, form};
 use crate::world::World;
 
 /// The shell commands in a configuration, and the event of each.
@@ -44,7 +44,7 @@ fn files(world: &World, host: &str) -> Vec<String> {
 
 #[test]
 fn the_written_configuration_blocks_a_stale_write() {
-    for host in HOSTS.into_iter().filter(|host| *host != "opencode") {
+    for host in HOSTS.into_iter().filter(|host| form(host) != "opencode") {
         let world = World::new();
         let files = files(&world, host);
         let all: Vec<(String, String)> = files.iter().flat_map(|file| hooks(&world, file)).collect();
@@ -306,7 +306,7 @@ fn init_for_all_reports_which_programs_it_found() {
     workspace `[W]` (current folder)
     wrote `.tollgate/config.toml`: agents stay in their working tree, and do not destroy or commit unfinished work that they have not seen
     found no agent program: none on PATH, and no files of one here or in your home
-    next: name the program that you use, as in `tollgate init --host HOST`
+    next: name the program that you use with `tollgate init --host HOST`: claude-code, codex, gemini, kilo, opencode, cursor, copilot, cline, qwen
     next: run `tollgate doctor` to check protection on this file system
     next: run `tollgate turn begin` to start a turn for `read` and `write`
     "#);

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{HOSTS, Program, Tool, change_in_secret, reserved};
 use crate::world::{World, hash};
@@ -435,4 +435,20 @@ fn an_agent_is_informed_at_the_start_of_a_session_where_its_program_allows_it() 
         agent.says(&agent.event(START));
         assert!(!elsewhere.path(".tollgate").exists());
     }
+}
+
+/// Kilo Code starts commands in the background with a tool of their own.
+#[test]
+fn a_command_of_kilo_in_the_background_is_a_command() {
+    let world = World::new();
+    world.puts("a.txt", "one\n");
+    let agent = Program::new(&world, "kilo", "s");
+    agent.reads("a.txt");
+    world.puts("a.txt", "foreign\n");
+    let mut payload = agent.before(&Tool::Shell("echo mine > a.txt"), "c1");
+    payload["input"]["tool"] = "background_process".into();
+    payload["output"]["args"]["action"] = "start".into();
+    assert!(agent.asks(&payload).unwrap().contains("STALE_FILE"));
+    payload["output"]["args"] = json!({"action": "stop", "id": "bgp_1"});
+    assert_eq!(agent.asks(&payload), None);
 }

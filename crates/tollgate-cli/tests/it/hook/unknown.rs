@@ -4,12 +4,12 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use super::{HOSTS, Program, Tool};
+use super::{HOSTS, Program, Tool, form};
 use crate::world::World;
 
 /// The place of the tool's name and of its input in a payload before a tool.
 fn places(host: &str) -> [&'static [&'static str]; 2] {
-    match host {
+    match form(host) {
         "opencode" => [&["input", "tool"], &["output", "args"]],
         "copilot" => [&["toolName"], &["toolArgs"]],
         "cline" => [&["tool_call", "name"], &["tool_call", "input"]],
@@ -40,6 +40,7 @@ fn writers(host: &str) -> &'static [&'static str] {
         "codex" => &["apply_patch", "Bash", "exec_command"],
         "gemini" => &["write_file", "replace", "run_shell_command"],
         "opencode" => &["write", "edit", "multiedit", "apply_patch", "patch", "bash"],
+        "kilo" => &["write", "edit", "apply_patch", "bash"],
         "cursor" => &["Write", "Edit", "StrReplace", "Delete", "Shell"],
         "copilot" => &["create", "edit", "Write", "Edit", "apply_patch", "bash"],
         "qwen" => &["write_file", "edit", "notebook_edit", "run_shell_command", "monitor"],
@@ -199,7 +200,7 @@ fn a_file_that_was_saved_just_before_a_command_that_mentions_it_is_stale() {
 #[test]
 fn an_unknown_event_that_names_a_stale_file_is_blocked() {
     everywhere(|world, host, agent| {
-        let key = match host {
+        let key = match form(host) {
             "opencode" => "hook",
             "cline" => "hookName",
             _ => "hook_event_name",
@@ -263,6 +264,7 @@ fn a_payload_that_cannot_be_parsed_passes_only_if_it_is_certainly_another_event(
         ("copilot", "toolName", "create", "prompt"),
         ("cline", "hookName", "PreToolUse", "PostToolUse"),
         ("qwen", "hook_event_name", "PreToolUse", "PostToolBatch"),
+        ("kilo", "hook", "tool.execute.before", "chat.message"),
     ] {
         let filler = "x".repeat(2 << 20);
         for payload in [

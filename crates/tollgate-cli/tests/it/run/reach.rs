@@ -293,7 +293,7 @@ fn a_command_changes_nothing_in_the_state_of_tollgate() {
 }
 
 /// The user's own files that switch hooks off, in every workspace.
-const OWN_SETTINGS: [&str; 15] = [
+const OWN_SETTINGS: [&str; 20] = [
     ".claude/settings.json",
     ".codex/config.toml",
     ".codex/hooks.json",
@@ -307,6 +307,11 @@ const OWN_SETTINGS: [&str; 15] = [
     ".config/opencode/opencode.json",
     ".config/opencode/opencode.jsonc",
     ".config/opencode/config.json",
+    ".config/kilo/kilo.json",
+    ".config/kilo/kilo.jsonc",
+    ".config/kilo/opencode.json",
+    ".config/kilo/opencode.jsonc",
+    ".config/kilo/config.json",
     ".qwen/settings.json",
     ".qwen/.env",
 ];

@@ -125,3 +125,8 @@ fn cline() {
 fn qwen() {
     tell(Speaks::Qwen);
 }
+
+#[test]
+fn kilo() {
+    tell(Speaks::Kilo);
+}

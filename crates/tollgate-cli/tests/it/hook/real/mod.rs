@@ -213,6 +213,11 @@ fn qwen() {
     tell(Speaks::Qwen);
 }
 
+#[test]
+fn kilo() {
+    tell(Speaks::Kilo);
+}
+
 /// A variable in `.env` reaches the hooks: here the agent's name.
 fn hooks_get_the_variables_in_env(speaks: Speaks) {
     let Some(bin) = programs() else { return };
@@ -288,6 +293,13 @@ fn codex_patches_three_files_of_which_one_is_stale() {
 fn opencode_patches_three_files_of_which_one_is_stale() {
     patch_over_three_files(Speaks::Opencode, |command| {
         // opencode offers patches only to models with this name.
+        command.args(["--model", "m/gpt-5"]);
+    });
+}
+
+#[test]
+fn kilo_patches_three_files_of_which_one_is_stale() {
+    patch_over_three_files(Speaks::Kilo, |command| {
         command.args(["--model", "m/gpt-5"]);
     });
 }

@@ -25,6 +25,7 @@ pub(super) enum Speaks {
     Copilot,
     Cline,
     Qwen,
+    Kilo,
 }
 
 impl Speaks {
@@ -38,6 +39,7 @@ impl Speaks {
             Self::Copilot => "copilot",
             Self::Cline => "cline",
             Self::Qwen => "qwen",
+            Self::Kilo => "kilo",
         }
     }
 }

@@ -140,9 +140,21 @@ impl<'w> Real<'w> {
                     ("gemini", &["--model", "gemini-2.5-flash", "-p", "go"])
                 }
             }
-            Speaks::Opencode => {
+            Speaks::Opencode | Speaks::Kilo => {
+                let (own, project, settings, package, words): (_, _, _, _, &[&str]) = match self.speaks {
+                    Speaks::Kilo => {
+                        (".config/kilo", ".kilo", "kilo.json", "@kilocode/plugin", &["run", "--auto", "go"])
+                    }
+                    _ => (
+                        ".config/opencode",
+                        ".opencode",
+                        "opencode.json",
+                        "@opencode-ai/plugin",
+                        &["run", "go"],
+                    ),
+                };
                 put(
-                    ".config/opencode/opencode.json",
+                    &format!("{own}/{settings}"),
                     serde_json::json!({
                         "model": "m/gpt-4", "share": "disabled", "autoupdate": false,
                         "provider": {"m": {
@@ -154,12 +166,12 @@ impl<'w> Real<'w> {
                     .to_string(),
                 );
                 // Otherwise it installs the types for its plugins from npm, for up to a minute, before it asks its model.
-                for folder in [home.join(".config/opencode"), self.world.root().join(".opencode")] {
+                for folder in [home.join(own), self.world.root().join(project)] {
                     fs::create_dir_all(folder.join("node_modules")).unwrap();
-                    let lock = r#"{"packages": {"": {"dependencies": {"@opencode-ai/plugin": "*"}}}}"#;
+                    let lock = format!(r#"{{"packages": {{"": {{"dependencies": {{"{package}": "*"}}}}}}}}"#);
                     fs::write(folder.join("package-lock.json"), lock).unwrap();
                 }
-                ("opencode", &["run", "go"])
+                (self.speaks.host(), words)
             }
             Speaks::Claude => {
                 // A person has approved the server.
@@ -237,6 +249,11 @@ impl<'w> Real<'w> {
             .env("OPENCODE_DISABLE_MODELS_FETCH", "1")
             .env("OPENCODE_DISABLE_LSP_DOWNLOAD", "1")
             .env("OPENCODE_DISABLE_DEFAULT_PLUGINS", "1")
+            .env("KILO_DISABLE_AUTOUPDATE", "1")
+            .env("KILO_DISABLE_MODELS_FETCH", "1")
+            .env("KILO_DISABLE_LSP_DOWNLOAD", "1")
+            .env("KILO_DISABLE_DEFAULT_PLUGINS", "1")
+            .env("KILO_DISABLE_SESSION_INGEST", "1")
             .stdin(Stdio::null());
         match self.speaks {
             Speaks::Claude => {

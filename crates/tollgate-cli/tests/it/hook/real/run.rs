@@ -108,6 +108,11 @@ fn cline() {
     tell(Speaks::Cline);
 }
 
+#[test]
+fn kilo() {
+    tell(Speaks::Kilo);
+}
+
 /// In its own sandbox, Codex mounts parts of the workspace read-only, among them `.git`. As a normal user, like most people.
 #[test]
 fn codex_in_its_own_sandbox() {

@@ -154,6 +154,16 @@ fn codex_calls_no_hook_that_a_person_has_disabled() {
     assert!(told.contains("disabled by `enabled = false`"), "{told}");
 }
 
+/// Kilo Code has it, too, and reads the one of opencode.
+#[test]
+fn kilo_calls_our_plugin_whatever_its_list_of_plugins_is() {
+    for file in ["kilo.json", "opencode.json", ".kilo/kilo.json"] {
+        let world = guarded();
+        let path = world.path(file);
+        plays(&world, Speaks::Kilo, Ends::Stale, |_| add_to(&path, "{\"plugin\": []}"));
+    }
+}
+
 /// opencode has a list of plugins, which comes on top of those in the folder.
 #[test]
 fn opencode_calls_our_plugin_whatever_its_list_of_plugins_is() {

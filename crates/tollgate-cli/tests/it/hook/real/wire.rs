@@ -12,7 +12,7 @@ pub(super) fn answer(head: &str, body: &str, state: &mut State) -> (&'static str
     match state.speaks {
         Speaks::Codex if head.contains("/responses") => (EVENTS, state.codex(body)),
         Speaks::Gemini if head.contains(":streamGenerateContent") && asks => (EVENTS, state.gemini(body)),
-        Speaks::Opencode | Speaks::Copilot | Speaks::Cline | Speaks::Qwen
+        Speaks::Opencode | Speaks::Copilot | Speaks::Cline | Speaks::Qwen | Speaks::Kilo
             if head.contains("/chat/completions") =>
         {
             // Without tools, it asks for the title of the session.
@@ -61,7 +61,7 @@ pub(super) fn last_result(speaks: Speaks, body: &str) -> String {
             let at = messages.iter().rposition(|message| message["role"] == "tool").unwrap_or(messages.len());
             vec![messages.into_iter().skip(at).map(|message| message["content"].clone()).collect()]
         }
-        Speaks::Opencode | Speaks::Copilot | Speaks::Qwen => {
+        Speaks::Opencode | Speaks::Copilot | Speaks::Qwen | Speaks::Kilo => {
             list("messages").into_iter().filter(|message| message["role"] == "tool").collect()
         }
     };

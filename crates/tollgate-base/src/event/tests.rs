@@ -36,6 +36,7 @@ fn written(hash_before: Option<Digest>, hash_after: Option<Digest>) -> FileChang
         moved_to: None,
         guarantee: None,
         owner: None,
+        executable: false,
         recovered: false,
         took_us: None,
         via: None,

@@ -11,6 +11,7 @@ mod merge;
 mod metadata;
 mod model;
 mod mutated;
+mod overlaps;
 mod policy;
 mod premises;
 mod random;

@@ -135,6 +135,7 @@ pub(crate) fn entry() -> Entry {
                 moved_to: None,
                 guarantee: Some(Guarantee::Full),
                 owner: None,
+                executable: false,
                 recovered: false,
                 took_us: None,
                 via: None,

@@ -29,6 +29,9 @@ use crate::world::World;
 /// The changes of one story. The cost of a look at the past grows with them.
 const STORY: usize = 500;
 
+/// What was done to each path: the hash before and after.
+type Effects = BTreeMap<String, [Option<String>; 2]>;
+
 /// One workspace and what happened in it.
 struct Story {
     world: World,
@@ -167,7 +170,7 @@ impl Story {
     }
 
     /// An act that is not long ago: what its ledger lines say of each path, the hash before and after.
-    fn recent(&mut self) -> Option<(u64, BTreeMap<String, [Option<String>; 2]>, Files)> {
+    fn recent(&mut self) -> Option<(u64, Effects, Files)> {
         let recent: Vec<u64> = self.acts.keys().rev().take(6).copied().collect();
         if recent.is_empty() {
             return None;
@@ -181,7 +184,7 @@ impl Story {
         if lines.iter().any(|line| line.folder || line.recovered != lines[0].recovered) {
             return None;
         }
-        let mut effects: BTreeMap<String, [Option<String>; 2]> = BTreeMap::new();
+        let mut effects = Effects::new();
         for (path, before, after) in lines.iter().flat_map(|line| line.effects()) {
             let [before, after] = [before, after].map(|hash| hash.map(str::to_owned));
             assert!(effects.insert(path.to_owned(), [before, after]).is_none(), "{lines:?}");

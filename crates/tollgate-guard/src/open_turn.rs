@@ -6,7 +6,7 @@
 //! cannot be read is skipped. No turn survives a power failure, and if a line is lost, its agent is not told of a change.
 //!
 //! The first line has the agent and the time; each other one begins with what it says: `B` how the turn began, if it is in the memory of one
-//! process, which holds a lock on the file (see [`crate::left_turn`]), `R` the agent was shown the whole file, `P` a part of it, `W` it changed it, `S` what the file was at a later look, `T` the agent was told of that, `O` it was told of another agent. Paths are relative to the workspace.
+//! process, which holds a lock on the file (see `left_turn`), `R` the agent was shown the whole file, `P` a part of it, `W` it changed it, `S` what the file was at a later look, `T` the agent was told of that, `O` it was told of another agent. Paths are relative to the workspace.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};

@@ -1,7 +1,8 @@
 //! `blame`, `show` and `undo` against an independent replay of the ledger, after random changes by four agents and an outsider: several
 //! files at once, moves, deletions, links, commands, and processes that are killed.
 //!
-//! `TOLLGATE_REPLAY_CHANGES` is the number of changes, and `TOLLGATE_REPLAY_SEED` repeats a story that has failed.
+//! `TOLLGATE_REPLAY_CHANGES` is the number of changes in a campaign in which processes are killed, too, and `TOLLGATE_REPLAY_SEED` repeats
+//! a story that has failed.
 
 mod acting;
 mod ledger;
@@ -45,6 +46,8 @@ struct Story {
     replay: Replay,
     lines: usize,
     processes: usize,
+    /// Whether processes are killed: at moments that no seed repeats.
+    kills: bool,
     killed: usize,
     /// How long a process takes that is not killed.
     usual: Duration,
@@ -54,7 +57,7 @@ struct Story {
 }
 
 impl Story {
-    fn new(seed: u64) -> Self {
+    fn new(seed: u64, kills: bool) -> Self {
         let world = World::with("[guard]\ndurability = \"fast\"\n");
         let mut settings = Settings::default();
         settings.guard.durability = Durability::Fast;
@@ -71,6 +74,7 @@ impl Story {
             replay: Replay::default(),
             lines: 0,
             processes: 0,
+            kills,
             killed: 0,
             usual: Duration::from_millis(50),
             certain: 0,
@@ -225,7 +229,8 @@ impl Story {
         if now == before.as_ref() || before == after {
             return Due::Stays;
         }
-        if now == after.as_ref() && !is_link(before.as_ref()) && !is_link(now) {
+        // To delete a link takes no bytes.
+        if now == after.as_ref() && (before.is_none() || !is_link(before.as_ref()) && !is_link(now)) {
             return Due::Exactly(before.clone());
         }
         match (now, before, after) {
@@ -354,12 +359,13 @@ enum Due {
 #[test]
 fn blame_show_and_undo_agree_with_an_independent_replay_of_the_ledger() {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
-    let stories = number("TOLLGATE_REPLAY_CHANGES").unwrap_or(1_000).div_ceil(STORY as u64);
+    let changes = number("TOLLGATE_REPLAY_CHANGES");
+    let stories = changes.unwrap_or(1_000).div_ceil(STORY as u64);
     let first = number("TOLLGATE_REPLAY_SEED");
     let (mut certain, mut undone, mut conflicts, mut processes, mut killed) = (0, 0, 0, 0, 0);
     for seed in first.map_or(0..stories, |seed| seed..seed + 1) {
         println!("TOLLGATE_REPLAY_SEED={seed}");
-        let mut story = Story::new(seed);
+        let mut story = Story::new(seed, changes.is_some());
         while story.ledger.mutations.len() < STORY {
             let known = story.ledger.mutations.len();
             story.act();
@@ -377,5 +383,6 @@ fn blame_show_and_undo_agree_with_an_independent_replay_of_the_ledger() {
     println!(
         "{certain} lines, {undone} undone, {conflicts} not, {processes} processes, {killed} of them killed"
     );
-    assert!(first.is_some() || certain > 100 && undone > 20 && conflicts > 2 && killed > 2);
+    assert!(first.is_some() || certain > 100 && undone > 20 && conflicts > 2);
+    assert_eq!(changes.is_some(), killed > 0);
 }

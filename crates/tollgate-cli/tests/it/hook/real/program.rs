@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::model::{Door, Model, Script, Speaks};
@@ -286,6 +286,9 @@ impl<'w> Real<'w> {
             Door::Mcp => "--mcp",
         };
         if !self.bare {
+            // Of two at the same time, one would find the settings changed, and say so.
+            static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+            let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
             self.world.run(&format!("init {door} {host}")).is(0);
         }
         let home = self.world.tmp().join(format!("home-{host}"));

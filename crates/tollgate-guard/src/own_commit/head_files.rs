@@ -324,7 +324,9 @@ impl Reader {
         thread::scope(|scope| {
             let end = &*end;
             let asking = scope.spawn(move || {
-                asked.iter().try_for_each(|(id, name)| writeln!(questions, "{id} {name}\n{end}"))
+                // At once: the pipe has no buffer on this side.
+                let question = |(id, name): &(&str, &str)| format!("{id} {name}\n{end}\n");
+                asked.iter().try_for_each(|asked| questions.write_all(question(asked).as_bytes()))
             });
             let taken = asked.iter().enumerate().try_for_each(|(at, (id, _))| {
                 take(at, answer(answers, id, end)?);

@@ -60,11 +60,11 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Whether it has nothing but files of HEAD, as they are on disk, or that are gone.
+    /// Whether it has nothing but files of HEAD, as they are on disk. One that is gone may come back, with the bytes of somebody else.
     pub(super) fn is_of(&self, status: &TreeStatus) -> bool {
         self.entries.iter().all(|(name, entry)| {
             let in_head = status.files.get(name).is_some_and(|differing| differing.head.is_some());
-            in_head && !matches!(entry, Entry::Bytes(..))
+            in_head && matches!(entry, Entry::Disk(_))
         })
     }
 }

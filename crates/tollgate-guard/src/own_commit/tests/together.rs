@@ -34,22 +34,50 @@ fn hooks_run_as_for_git_commit_and_may_refuse_or_add() {
     assert_eq!(repository.status(), "?? ran\n?? transactions");
 }
 
+/// A filter of `a` that runs this command once, when the commit is being made.
+fn slow_filter(repository: &Repository, command: &str) {
+    let filter = repository.root.join(".git/slow");
+    let is_now = "[ -e \"${GIT_INDEX_FILE%/*}/note\" ] && [ ! -e .git/saved ]";
+    let script = format!("#!/bin/sh\n{is_now} && {command} && >.git/saved\nexec cat\n");
+    fs::write(&filter, script).unwrap();
+    fs::set_permissions(&filter, fs::Permissions::from_mode(0o755)).unwrap();
+    repository.git("config filter.slow.clean .git/slow");
+}
+
 #[test]
 fn a_file_that_is_saved_while_git_reads_the_files_is_not_committed_unseen() {
     let repository = Repository::with(&[(".gitattributes", "a filter=slow\n"), ("a", "1\n"), ("b", "1\n")]);
     repository.writes("blue", "a", "2\n");
     repository.writes("blue", "b", "2\n");
-    // It runs for `a` when git makes the commit, and somebody saves `b` at this moment.
-    let filter = repository.root.join(".git/slow");
-    let script = "#!/bin/sh\n[ -e \"${GIT_INDEX_FILE%/*}/note\" ] && [ ! -e .git/saved ] && echo late >b && >.git/saved\nexec cat\n";
-    fs::write(&filter, script).unwrap();
-    fs::set_permissions(&filter, fs::Permissions::from_mode(0o755)).unwrap();
-    repository.git("config filter.slow.clean .git/slow");
+    slow_filter(&repository, "echo late >b");
     assert_eq!(repository.commits("blue").0, ["a"]);
     assert!(repository.root.join(".git/saved").exists());
     assert_eq!((repository.head("a"), repository.head("b")), ("2\n".to_owned(), "1\n".to_owned()));
     assert_eq!(fs::read_to_string(repository.root.join("b")).unwrap(), "late\n");
     assert_eq!(repository.status(), " M b");
+}
+
+#[test]
+fn a_deleted_file_that_comes_back_while_git_reads_the_files_is_not_committed() {
+    let repository = Repository::with(&[(".gitattributes", "a filter=slow\n"), ("a", "1\n"), ("b", "1\n")]);
+    repository.writes("blue", "a", "2\n");
+    repository.deletes("blue", "b");
+    slow_filter(&repository, "echo theirs >b");
+    repository.commits("blue");
+    assert_eq!(fs::read_to_string(repository.root.join("b")).unwrap(), "theirs\n");
+    assert!(!repository.git("log -p --format=").contains("theirs"));
+}
+
+#[test]
+fn a_file_that_somebody_has_made_again_is_not_committed_by_the_agent_that_deleted_it() {
+    let repository = Repository::with(&[("a", "1\n"), ("b", "1\n")]);
+    repository.deletes("blue", "a");
+    repository.writes("blue", "b", "2\n");
+    repository.puts("a", "theirs\n");
+    repository.commits("blue");
+    assert_eq!(repository.head("b"), "2\n");
+    assert!(!repository.git("log -p --format=").contains("theirs"));
+    assert_eq!(fs::read_to_string(repository.root.join("a")).unwrap(), "theirs\n");
 }
 
 #[test]
